@@ -65,7 +65,7 @@ std::string replica_lines(const Server& s) {
   std::string out;
   if (r.count > 1)
     out += fmt::format(
-        "if [[ ! $REPLICA =~ ^[0-9]+$ ]] || ((10#$REPLICA >= {})); then\n"
+        "if [[ ! $REPLICA =~ ^(0|[1-9][0-9]*)$ ]] || ((REPLICA >= {})); then\n"
         "  echo \"REPLICA is 0 to {}, not $REPLICA\" >&2\n  exit 2\nfi\n",
         r.count, r.count - 1);
   if (r.gpus.empty()) return out;
@@ -119,13 +119,16 @@ LaunchFile nginx_router(const Server& s, const Ports& ports, const std::string& 
       "#!/bin/bash\n# In front of the servers beside it; nginx.\nset -euo pipefail\nPORT=${PORT:-8000}\n" +
       address_lines("SERVER", s, ports, "") + "SERVERS=\n" +
       each_address("SERVER", "SERVERS+=\"server $ADDR:$AT max_fails=3 fail_timeout=10s; \"");
-  // A prompt may take long before its first token comes.
+  // A prompt may take long before its first token comes, and be longer than what nginx keeps in memory before
+  // it writes to a folder of its own. Two connections a request: 8,192 requests at once.
   text +=
       "CONFIG=$(mktemp --suffix=.conf)\ncat > \"$CONFIG\" <<END\n"
-      "daemon off;\npid $CONFIG.pid;\nerror_log stderr;\nevents {}\nhttp {\n  access_log off;\n"
+      "daemon off;\npid $CONFIG.pid;\nerror_log stderr;\nevents { worker_connections 16384; }\nhttp {\n  "
+      "access_log off;\n"
       "  client_max_body_size 0;\n  upstream servers { least_conn; $SERVERS}\n  server {\n"
       "    listen $PORT;\n    location / {\n      proxy_pass http://servers;\n"
-      "      proxy_http_version 1.1;\n      proxy_buffering off;\n      proxy_read_timeout 1h;\n"
+      "      proxy_http_version 1.1;\n      proxy_buffering off;\n      proxy_request_buffering off;\n      "
+      "proxy_read_timeout 1h;\n"
       "    }\n  }\n}\nEND\nexec nginx -c \"$CONFIG\" \"$@\"\n";
   return {stem + ".sh", text, true};
 }

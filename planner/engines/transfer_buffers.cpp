@@ -41,11 +41,7 @@ Bytes transfer_buffers(const Case& c, const Plan& p) {
   for (const Attention& a : c.model.attentions) {
     const Reach reach = c.engine->pools.keeps_windows_whole(c.model.architecture) ? Reach{} : a.reach;
     const long long kept = in_blocks(kept_tokens(reach, prompt(c)), block);
-    double bytes = static_cast<double>(std::min(tokens, kept) + block) * kv_bytes_per_token(c, a, p);
-    if (a.compression && a.compression->ratio > 0)  // rows, in blocks of as many tokens
-      bytes += static_cast<double>(tokens + block) / a.compression->ratio *
-               (row_bytes(a, c.precision.kv) + index_row_bytes(a, c.precision.kv));
-    of_layer.push_back(bytes);
+    of_layer.push_back(static_cast<double>(std::min(tokens, kept) + block) * kv_bytes_per_token(c, a, p));
   }
   thread_local std::vector<StageLayers> stages;
   stage_layers(c.model, p.pp, stages);

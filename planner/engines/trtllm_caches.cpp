@@ -63,9 +63,9 @@ std::optional<CaseComplaint> trtllm_cache_type(const Case& c) {
 std::optional<CaseComplaint> trtllm_cache_scale(const Case& c) {
   const Dtype out = kernel_type(c.precision.of(Module::out_proj).weights);
   const bool scaled = out == Dtype::fp8 || out == Dtype::fp8_block || out == Dtype::fp8_dynamic;
-  const bool plain =
-      std::any_of(c.model.attentions.begin(), c.model.attentions.end(),
-                  [](const Attention& a) { return !a.none() && !a.recurrent() && !has_latents(a); });
+  const bool plain = std::any_of(
+      c.model.attentions.begin(), c.model.attentions.end(),
+      [](const Attention& a) { return !a.none() && !a.recurrent() && !has_latents(a) && !a.compression; });
   if (kernel_type(c.precision.kv) != Dtype::fp8 || scaled || !plain ||
       architecture_of(c.system.device) != Architecture::hopper)
     return std::nullopt;

@@ -47,7 +47,7 @@ void add_residual_in(ScheduleBuilder& b, const Case& c, const RowOps& ops, Part 
           return MixShape{rows, h, r.streams, true};
         },
         [&](const MixShape& s) { return b.mix("mix streams", part, mixing_math(c), s); });
-    ops.elementwise("norm", part, h, 2 * row);
+    ops.elementwise("norm", part, h, 2 * row * c.system.runtime.passes.norm);
     return;
   }
   // Their norms, products with the query, and weighed mean, in one kernel that reads them once.

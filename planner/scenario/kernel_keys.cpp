@@ -104,7 +104,7 @@ struct Runs {
 };
 bool plain_attention(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(),
-                     [](const Attention& a) { return !a.recurrent() && !has_latents(a); });
+                     [](const Attention& a) { return !a.recurrent() && !has_latents(a) && !a.compression; });
 }
 bool linear_attention(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(),

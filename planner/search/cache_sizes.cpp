@@ -114,16 +114,9 @@ SplitTokens split_tokens(const Case& c, const Plan& p) {
 
 // Layers with compressors have pools of kinds of their own, which are not told apart here: each layer counts
 // what it holds.
-bool compresses(const Model& m) {
-  return std::any_of(m.attentions.begin(), m.attentions.end(),
-                     [](const Attention& a) { return a.compression.has_value(); });
-}
-
 bool splits(const Case& c) {
-  return c.engine && !compresses(c.model) && c.engine->pools.windows.split &&
-         !c.engine->pools.keeps_windows_whole(c.model.architecture) &&
-         std::any_of(c.model.attentions.begin(), c.model.attentions.end(),
-                     [](const Attention& a) { return a.reach.local(); });
+  return c.engine && !has_compression(c.model) && c.engine->pools.windows.split &&
+         !c.engine->pools.keeps_windows_whole(c.model.architecture) && has_local_attention(c.model);
 }
 
 Bytes state_bytes_of(const Case& c, const Plan& p, const KindLayers& l) {
@@ -272,7 +265,7 @@ int window_thousandths(const Case& c, const Plan& p) {
 }
 
 Bytes cache_pools(const Case& c, const Plan& p, const std::vector<KindLayers>& layers) {
-  if (c.engine && c.engine->pools.page > 0 && !compresses(c.model) &&
+  if (c.engine && c.engine->pools.page > 0 && !has_compression(c.model) &&
       !c.engine->pools.keeps_windows_whole(c.model.architecture)) {
     thread_local std::vector<PagedKind> kinds;
     paged_kinds(c, p, layers, kinds);

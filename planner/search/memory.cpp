@@ -88,6 +88,16 @@ Bytes ffn_bytes(const Case& c, const FeedForward& f, const Plan& p) {
          stored(c, Module::router, w.router);
 }
 
+// Pools tell layers apart by their attention alone, whatever network stands behind it.
+void add_layers(std::vector<KindLayers>& to, int attention, int count) {
+  const auto known =
+      std::find_if(to.begin(), to.end(), [&](const KindLayers& l) { return l.attention == attention; });
+  if (known == to.end())
+    to.push_back({attention, count});
+  else
+    known->count += count;
+}
+
 }  // namespace
 
 MemoryUse memory_use(const Case& c, const Plan& plan) {
@@ -109,7 +119,7 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
     for (const LayerRun& run : s.kinds) {
       const Bytes a = attention[static_cast<std::size_t>(run.attention)];
       weights += (a + ffn[static_cast<std::size_t>(run.ffn)]) * run.count;
-      caches.push_back({run.attention, run.count});
+      add_layers(caches, run.attention, run.count);
     }
     if (s.last && plan[kDrafts] > 0) {  // modules, with caches of their own, and the embedding that they read
       const DraftLayer layer = *draft_layer(c.model);
@@ -119,7 +129,7 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
                   Bytes(draft_input_weights(c.model) * bytes_per_element(c.precision.activations))) *
                  modules;
       if (!s.first && !c.model.tied_embeddings) weights += stored(c, Module::head, vocab);
-      caches.push_back({layer.attention, c.model.drafts->count});
+      add_layers(caches, layer.attention, c.model.drafts->count);
     }
     const Bytes kv = cache_pools(c, plan, caches);
     if (weights + kv > use.weights + use.kv) {

@@ -131,7 +131,9 @@ def gain_text(row):
     if row["shared"] is None:
         return "no plan"
     g = row["gain"]
-    return f"{g['value']:.2f}x ({g['low']:.2f} to {g['high']:.2f})"
+    # On which side of 1 a bound is decides the answer: never rounded to it.
+    bound = lambda x: f"{x:.2f}" if abs(x - 1) >= 0.005 else f"{x:.3f}"
+    return f"{g['value']:.2f}x ({bound(g['low'])} to {bound(g['high'])})"
 
 
 def answer_words(row):
@@ -168,7 +170,9 @@ def plans(rows, models, system):
 
 def picture(rows, models, system, path):
     """One panel a model at 1M tokens: each strategy's own frontier, both axes logarithmic."""
-    colours = {"tensor": "#888888", "dp_ep": "#1f77b4", "dcp": "#2ca02c", "helix": "#d62728"}
+    colours = {"tensor": "#555555", "pipeline": "#aaaaaa", "dp_ep": "#1f77b4",  # with the cache whole
+               "dcp": "#2ca02c", "helix": "#d62728", "kv_shard": "#ff9f1c"}  # shared by sequence
+    assert set(colours) == {*BASE, *SHARED}
     script = [f'set terminal pngcairo size 1500,1360 font "sans,11"\nset output "{path}"',
               "set multiplot layout 3,3 margins 0.06,0.98,0.05,0.95 spacing 0.06,0.07",
               "set logscale xy\nset grid\nset key bottom left\nset xlabel 'tokens/s/user'\nset ylabel 'tokens/s/GPU'"]

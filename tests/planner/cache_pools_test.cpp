@@ -353,5 +353,27 @@ TEST(CachePools, P30SglangsStagesSetAsideAllStates) {
                 Bytes(4 * 4'000.0 * kv_bytes_per_token(c, kind(c.model, 1), p)) * 8);
 }
 
+// Pools hold what attentions keep: a layer with a network of its own is no other pool.
+TEST(CachePools, P30NetworksBehindLayersChangeNoPool) {
+  for (const char* engine : {"vllm", "sglang", "trtllm"}) {
+    for (const char* model : {"qwen3.5-397b-a17b", "gpt-oss-120b"}) {
+      Case c = served(engine, model, 3'000, 1'000);
+      Case other = c;
+      std::vector<LayerRun>& runs = other.model.runs;
+      LayerRun first = runs.front();
+      first.count = 1;
+      first.ffn = static_cast<int>(other.model.ffns.size());
+      other.model.ffns.push_back(other.model.ffns[static_cast<std::size_t>(runs.front().ffn)]);
+      if (--runs.front().count == 0) runs.erase(runs.begin());
+      runs.insert(runs.begin(), first);
+      set_routing(c, {}), set_routing(other, {});
+      for (const char* plan : {"tensor:tpa=2,tpf=2,batch=4", "pipeline:pp=2,batch=2,in_flight=2"}) {
+        const Plan p = parse_plan(plan);
+        EXPECT_NEAR(memory_use(other, p).kv / memory_use(c, p).kv, 1, 1e-12) << engine << " " << model;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shardline
