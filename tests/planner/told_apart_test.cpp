@@ -20,7 +20,7 @@ struct Rated {
   RatedPoints all;
   const Point& add(const char* plan, double time, ErrorSourceId source) {
     all.points.push_back({parse_plan(plan), Seconds(time), Bytes(1e9)});
-    all.ratings.push_back({{}, ErrorTerms(source, {-0.1, 0.1})});
+    all.ratings.push_back({{}, ErrorTerms(source, {-0.1, 0.1}), {}, {}});
     return all.points.back();
   }
   Rated() { all.points.reserve(8); }
