@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <string>
+#include <string_view>
 
 #include "calibrate/validate/accuracy.hpp"
 #include "calibrate/validate/served_tables.hpp"
@@ -94,6 +97,42 @@ std::string few_users_text(const ServedBands& error) {
          "vLLM's.\n";
 }
 
+// "83 of 18": the part in % and the rows.
+std::string covered_cell(const ServedDetails& details, const std::string& of) {
+  const auto at = std::find_if(details.tpot_covered.begin(), details.tpot_covered.end(),
+                               [&](const ServedCoverage& c) { return c.of == of; });
+  return at == details.tpot_covered.end() ? "-" : fmt::format("{:.0f} of {}", 100 * at->covered, at->rows);
+}
+
+// TPOT by model and users: an average of all rows hides where bands are too narrow.
+std::string tpot_coverage_table(const ServedDetails& details) {
+  constexpr std::array kUsers{"at most 4 users", "5 to 16 users", "17 to 64 users", "above 64 users",
+                              "any users"};
+  if (details.tpot_covered.empty()) return "";
+  std::string out =
+      "\nHow many TPOT of a model left out lie inside the 90 % interval that the other models make, in % of "
+      "so "
+      "many rows:\n\n"
+      "| Model | at most 4 users | 5 to 16 | 17 to 64 | above 64 | any |\n|---|---|---|---|---|---|\n";
+  for (const ServedCoverage& c : details.tpot_covered) {
+    const std::size_t begin = std::string_view("TPOT of ").size(), end = c.of.find(", any users");
+    if (end == std::string::npos || c.of.find("as shown") != std::string::npos) continue;
+    const std::string model = c.of.substr(begin, end - begin);
+    out += "| " + model + " |";
+    for (const char* users : kUsers)
+      out += " " + covered_cell(details, fmt::format("TPOT of {}, {}", model, users)) + " |";
+    out += "\n";
+  }
+  for (const ServedCoverage& c : details.tpot_covered) {
+    if (c.of.find("as shown") != std::string::npos)
+      out += fmt::format(
+          "\nThe intervals that answers show are wider, since errors of kernels' prices are joined to these "
+          "bands though rows\nof models left out have them, too: they hold {:.0f} % of the {} rows.\n",
+          100 * c.covered, c.rows);
+  }
+  return out;
+}
+
 std::string coverage_table(const ServedDetails& details) {
   if (details.ttft_covered.empty()) return "";
   std::string out =
@@ -172,7 +211,8 @@ std::string engines_section(const std::filesystem::path& folder) {
     out += error_table(p.error.tables);
     const ServedDetails details = load_served_details(folder / (p.name + ".yaml"));
     out += cancelling_text(p.error.tables) + versions_text(p, details);
-    out += form_text(p, details) + few_users_text(p.error) + coverage_table(details);
+    out += form_text(p, details) + few_users_text(p.error);
+    out += tpot_coverage_table(details) + coverage_table(details);
     if (!details.layouts.empty())
       out += fmt::format("\nBy how models were laid out; of one model where {} rows or more were measured.\n",
                          kFewestLaidOut) +

@@ -205,6 +205,7 @@ std::vector<TimedRow> time_rows(const std::vector<ServedRow>& rows, const Engine
     t.load = {r.input, r.output, std::max(1.0, std::floor(r.users / groups)), load.equal_lengths,
               load.rounds};
     t.kernels = s.times;
+    if (s.serves()) t.prices = evaluator.decode_breakdown(plan, s).errors;
     t.preempts = preempts(cases.at(text), plan, load);
     if (s.times.room >= 1) out.push_back(std::move(t));
   }

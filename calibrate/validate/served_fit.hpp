@@ -19,6 +19,7 @@ struct TimedRow {
   ServedTimes kernels;
   bool preempts = false;  // memory does not hold its users with whole answers: preempts()
   std::shared_ptr<const EngineProfile> engine;  // as it was started, without a host
+  ErrorTerms prices = {};                       // of the step that decodes between prompts, its host left out
 };
 
 /// Of predicted / measured.
@@ -31,7 +32,7 @@ struct LeftOutModel {
   std::vector<const TimedRow*> rows;
 };
 
-/// Part of rows of models left out inside the band of TTFT that the other models make.
+/// Part of rows of models left out inside the band of TPOT or TTFT that the other models make.
 struct ServedCoverage {
   std::string of;  // "TTFT (drawn lengths) of 5 to 16 users"
   int rows = 0;
@@ -55,7 +56,7 @@ struct ServedFit {
   /// Of TPOT of models left out, had every row the other kind of host than its engine's source says. Shown,
   /// not chosen by.
   ServedError other_host;
-  std::vector<ServedCoverage> ttft_covered;
+  std::vector<ServedCoverage> tpot_covered, ttft_covered;
 };
 
 /// The scenario of a row's server, for plans of any strategy that rows have.

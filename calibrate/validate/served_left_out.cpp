@@ -125,6 +125,85 @@ std::vector<ServedCoverage> ttft_coverage(const std::vector<LeftOutModel>& model
   return out;
 }
 
+// TPOT of all rows of all models, with their classes of users.
+struct TpotRows {
+  HeldOut rows;
+  std::vector<std::size_t> classes;
+  std::vector<ErrorTerms> prices;
+};
+
+TpotRows tpot_rows(const std::vector<LeftOutModel>& models) {
+  TpotRows out;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
+      out.rows.add(-std::log(models[m].tpot[i]), static_cast<int>(m));
+      out.classes.push_back(class_of(models[m].rows[i]->row.users));
+      out.prices.push_back(models[m].rows[i]->prices);
+    }
+  }
+  return out;
+}
+
+// All rows of models but one.
+HeldOut rows_without(const HeldOut& all, int model) {
+  HeldOut out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all.groups[i] != model) out.add(all.residuals[i], all.groups[i]);
+  }
+  return out;
+}
+
+// The interval that answers show: errors of the prices of a step's kernels joined to a band of TPOT.
+ErrorBand shown_band(const ErrorBand& band, const ErrorTerms& prices) {
+  EngineProfile engine;
+  engine.error.rows = 1;
+  engine.error.tpot = band;
+  const ErrorRange range = served_time_error(engine, prices);
+  return {std::log1p(range.low), std::log1p(range.high)};
+}
+
+// Parts of the rows of each model inside the band that the others make, by users; then of each model, of each
+// class of users and of all rows: by the bands, and of the intervals that answers show, which prices of
+// kernels are joined to.
+std::vector<ServedCoverage> tpot_coverage(const std::vector<LeftOutModel>& models) {
+  if (models.size() < 2) return {};
+  const TpotRows all = tpot_rows(models);
+  std::vector<ServedCoverage> out;
+  std::map<int, ErrorBand> bands;  // of the others of each model
+  for (const int model : std::set<int>(all.rows.groups.begin(), all.rows.groups.end()))
+    bands[model] = held_out_band(rows_without(all.rows, model), 1).band;
+  const auto add = [&](const std::string& of, auto&& counts, bool shown = false) {
+    std::size_t inside = 0;
+    std::set<int> groups;
+    int rows = 0;
+    for (std::size_t i = 0; i < all.classes.size(); ++i) {
+      const int model = all.rows.groups[i];
+      if (!counts(model, all.classes[i])) continue;
+      ++rows;
+      groups.insert(model);
+      const ErrorBand& band = bands.at(model);
+      inside += (shown ? shown_band(band, all.prices[i]) : band).contains(all.rows.residuals[i]) ? 1 : 0;
+    }
+    if (rows > 0)
+      out.push_back(
+          {"TPOT of " + of, rows, static_cast<int>(groups.size()), static_cast<double>(inside) / rows, rows});
+  };
+  const auto any = [](int, std::size_t) { return true; };
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    for (std::size_t u = 0; u < kUsers.size(); ++u)
+      add(fmt::format("{}, {} users", models[m].label, kUsers[u].text),
+          [&](int model, std::size_t users) { return model == static_cast<int>(m) && users == u; });
+    add(fmt::format("{}, any users", models[m].label),
+        [&](int model, std::size_t) { return model == static_cast<int>(m); });
+  }
+  for (std::size_t u = 0; u < kUsers.size(); ++u)
+    add(fmt::format("all models, {} users", kUsers[u].text),
+        [&](int, std::size_t users) { return users == u; });
+  add("all models, any users, as shown", any, true);
+  add("all models, any users", any);
+  return out;
+}
+
 MeasuredLoops loops_of(const std::vector<TimedRow>& rows) {
   MeasuredLoops out;
   const auto add = [](MeasuredRange& range, double least, double most) {
@@ -201,24 +280,24 @@ ServedBands bands_of(const std::vector<LeftOutModel>& models, const std::vector<
     b.band.tested = b.counted;
     by_users.push_back(std::move(b.band));
   }
-  HeldOut tpot, drawn, equal;  // TTFT by lengths
+  HeldOut drawn, equal;  // TTFT by lengths
   for (std::size_t m = 0; m < models.size(); ++m) {
     for (std::size_t i = 0; i < models[m].rows.size(); ++i) {
-      tpot.add(-std::log(models[m].tpot[i]), static_cast<int>(m));
       if (models[m].ttft[i] > 0 && !models[m].rows[i]->preempts)
         (models[m].rows[i]->row.equal_lengths ? equal : drawn)
             .add(-std::log(models[m].ttft[i]), static_cast<int>(m));
     }
   }
-  const HeldOutBand by_tpot = held_out_band(tpot, 1);
+  const HeldOut tpot = tpot_rows(models).rows;
+  const std::vector<ServedCoverage> covered = tpot_coverage(models);
   const auto band = [](const HeldOut& of) {
     return ServedBand{held_out_band(of, 1).band, static_cast<int>(of.size())};
   };
-  return {by_tpot.band,
+  return {held_out_band(tpot, 1).band,
           static_cast<int>(tpot.size()),
           band(drawn),
           band(equal),
-          std::max(0.0, by_tpot.covered),
+          covered.empty() ? 0.0 : covered.back().covered,
           served_errors(models),
           std::move(by_users),
           loops_of(rows)};
@@ -264,6 +343,7 @@ ServedFit fit_engine(const std::vector<TimedRow>& rows) {
   out.models = left_out_in_turn(all, labels);
   out.host = fit_host(all);
   out.bands = bands_of(out.models, rows);
+  out.tpot_covered = tpot_coverage(out.models);
   out.ttft_covered = ttft_coverage(out.models);
   const std::vector<TimedRow> others = with_other_host(rows);
   out.other_host = all_tpot(left_out_in_turn(pointers_to(others), labels));

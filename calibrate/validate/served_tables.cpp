@@ -80,12 +80,15 @@ ServedDetails load_served_details(const std::filesystem::path& profile) {
       if (const auto priced = line.find("priced")) out.left_out.back().priced = read_error(*priced);
     }
   }
-  if (const auto covered = error.find("ttft_covered")) {
+  for (const auto& [key, to] :
+       {std::pair{"ttft_covered", &out.ttft_covered}, {"tpot_covered", &out.tpot_covered}}) {
+    const auto covered = error.find(key);
+    if (!covered) continue;
     for (const Reader& line : covered->items())
-      out.ttft_covered.push_back(
-          {line.at("of").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
-           static_cast<int>(line.at("models").integer(1, kMostRows)), line.at("covered").number(-1, 1),
-           static_cast<int>(line.at("counted").integer(0, kMostRows))});
+      to->push_back({line.at("of").text(), static_cast<int>(line.at("rows").integer(1, kMostRows)),
+                     static_cast<int>(line.at("models").integer(1, kMostRows)),
+                     line.at("covered").number(-1, 1),
+                     static_cast<int>(line.at("counted").integer(0, kMostRows))});
   }
   if (const auto other = error.find("other_host")) out.other_host.push_back(read_error(*other));
   if (const auto versions = error.find("versions")) {
@@ -110,10 +113,13 @@ std::string served_details_yaml(const ServedDetails& details) {
   for (const ServedLeftOut& l : details.left_out)
     out += fmt::format("      - {{of: {}, rows: {}, why: \"{}\"{}}}\n", l.ttft_alone ? "ttft" : "row", l.rows,
                        l.why, l.priced.rows > 0 ? ", priced: " + error_yaml(l.priced) : "");
-  if (!details.ttft_covered.empty()) out += "    ttft_covered:\n";
-  for (const ServedCoverage& c : details.ttft_covered)
-    out += fmt::format("      - {{of: \"{}\", rows: {}, models: {}, counted: {}, covered: {:.3f}}}\n", c.of,
-                       c.rows, c.models, c.counted, c.covered);
+  for (const auto& [key, of] :
+       {std::pair{"tpot_covered", &details.tpot_covered}, {"ttft_covered", &details.ttft_covered}}) {
+    if (!of->empty()) out += fmt::format("    {}:\n", key);
+    for (const ServedCoverage& c : *of)
+      out += fmt::format("      - {{of: \"{}\", rows: {}, models: {}, counted: {}, covered: {:.3f}}}\n", c.of,
+                         c.rows, c.models, c.counted, c.covered);
+  }
   for (const ServedError& e : details.other_host) out += fmt::format("    other_host: {}\n", error_yaml(e));
   if (!details.versions.empty()) out += "    versions:\n";
   for (const MeasuredVersion& v : details.versions)

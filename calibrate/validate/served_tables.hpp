@@ -23,7 +23,7 @@ struct ServedDetails {
   std::vector<ServedError> layouts;
   int measured = 0;  // rows of the engine in the tables, those left out included; 0: not known
   std::vector<ServedLeftOut> left_out;
-  std::vector<ServedCoverage> ttft_covered;
+  std::vector<ServedCoverage> ttft_covered, tpot_covered;
   /// One or none: TPOT had every row the other kind of host than its engine's source says.
   std::vector<ServedError> other_host;
   std::vector<MeasuredVersion> versions;  // of the rows that are used

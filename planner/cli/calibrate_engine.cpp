@@ -39,10 +39,12 @@ void print_errors(const ServedFit& fit, const ServedDetails& details) {
            fmt::format("{:.1f}", 100 * e.median), fmt::format("{:.1f}", 100 * e.p90),
            fmt::format("{:+.1f}", 100 * e.bias)});
   print_notes("{}", fitted(t));
-  for (const ServedCoverage& c : details.ttft_covered) {
-    if (c.covered >= 0)
-      print_notes("  {}: {:.0f} % of {} rows inside the band of the other models\n", c.of, 100 * c.covered,
-                  c.counted);
+  for (const auto* of : {&details.tpot_covered, &details.ttft_covered}) {
+    for (const ServedCoverage& c : *of) {
+      if (c.covered >= 0)
+        print_notes("  {}: {:.0f} % of {} rows inside the band of the other models\n", c.of, 100 * c.covered,
+                    c.counted);
+    }
   }
   print_notes(
       "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.0f} "
@@ -112,7 +114,8 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
              "  prompt_token: {}\n  path: {:.4g} ms\n  source: \"{}\"\n  error:  # ln(measured / predicted) "
              "of "
              "models left "
-             "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft:\n      drawn: {}\n      equal: {}\n   "
+             "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft:\n      drawn: "
+             "{}\n      equal: {}\n   "
              "   by_users:{}\n    "
              "covered: {:.3f}\n    loops: {}\n    "
              "tables:\n{}{}",
@@ -217,7 +220,8 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   const EngineRows read = rows_of(asked.measurements, engine);
   const std::vector<TimedRow> timed = time_rows(read.rows, engine, catalogs);
   const ServedFit fit = fit_engine(timed);
-  ServedDetails details{errors_by_layout(fit.models), read.measured, read.left_out, fit.ttft_covered, {}, {}};
+  ServedDetails details{
+      errors_by_layout(fit.models), read.measured, read.left_out, fit.ttft_covered, fit.tpot_covered, {}, {}};
   if (fit.other_host.rows > 0) details.other_host.push_back(fit.other_host);
   details.versions = versions_of(timed);
   price_left_out(read, engine, fit.host, catalogs, details.left_out);

@@ -18,6 +18,9 @@ namespace {
 constexpr long long kMostTokens = 1'000'000;
 constexpr int kMostRequests = 65536;
 constexpr long long kMostOfRange = 1'000'000'000;
+// For reports alone, which read them: calibrate/validate/served_tables.hpp.
+constexpr std::array kReported{"layouts",      "measured",     "left_out", "other_host",
+                               "tpot_covered", "ttft_covered", "versions"};
 
 Seconds time_at(const Reader& r, const char* key) {
   return r.at(key).quantity<Seconds>(Seconds(0), Seconds(10));
@@ -88,14 +91,12 @@ void read_host(const Reader& r, EngineProfile& p) {
                      read_range(loops.at("users")), read_range(loops.at("gpus"))};
     loops.no_other_keys();
     for (const Reader& line : error->at("tables").items()) {
-      p.error.tables.push_back({line.at("of").text(), static_cast<int>(line.at("rows").integer(1, 1'000'000)),
-                                line.at("median").number(0, 100), line.at("p90").number(0, 100),
-                                line.at("bias").number(-1, 100)});
+      const int rows = static_cast<int>(line.at("rows").integer(1, 1'000'000));
+      p.error.tables.push_back({line.at("of").text(), rows, line.at("median").number(0, 100),
+                                line.at("p90").number(0, 100), line.at("bias").number(-1, 100)});
       line.no_other_keys();
     }
-    // For reports alone, which read them: calibrate/validate/served_tables.hpp.
-    for (const char* key : {"layouts", "measured", "left_out", "other_host", "ttft_covered", "versions"})
-      static_cast<void>(error->find(key));
+    for (const char* key : kReported) static_cast<void>(error->find(key));
     error->no_other_keys();
   }
   r.no_other_keys();

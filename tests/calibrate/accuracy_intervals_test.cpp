@@ -74,7 +74,8 @@ TEST(AccuracyIntervals, GoalsAndWhatIsReachedAreByFramework) {
                                       "1 of 2", "75 !", "-", "100 !"),
                           ElementsAre("NCCL collectives", "vllm", "100", "1.0/2.0", "5/18", "holds", "1 of 1",
                                       "90", "-", "-")));
-  EXPECT_THAT(section, HasSubstr("1 of 2 goals hold."));
+  EXPECT_THAT(section, HasSubstr("1 of 2 goals hold over the rows of all their variants together; of the 3 "
+                                 "variants by themselves 2 meet theirs."));
 }
 
 // Types with a goal of their own have a row of their own.

@@ -10,168 +10,20 @@
 #include <cmath>
 
 #include "planner/scenario/shipped.hpp"
+#include "tests/planner/served_rows.hpp"
 
 namespace shardline {
 namespace {
 
 using ::testing::HasSubstr;
 
-const char* const kHeader =
-    "system,model,precision,backend,backend_version,isl_tokens,osl_tokens,concurrency,gpus,tp,pp,attn_dp,moe_"
-    "tp,"
-    "moe_ep,ttft_ms,tpot_ms,measured,source\n";
-
-std::string row(const std::string& model, int users, int tp, double ttft, double tpot) {
-  return fmt::format("h100_sxm,{},,vllm,0.24.0,1024,256,{},{},{},1,,1,1,{},{},,gap-analysis/x.csv\n", model,
-                     users, tp, tp, ttft, tpot);
-}
-
-TEST(ServedRows, AreReadWithTheirLayoutsAndLengths) {
-  const ServedTable t = parse_served_rows(
-      "x.csv",
-      std::string(kHeader) +
-          "h200_sxm,deepseek-ai/DeepSeek-R1,fp8,trtllm,,8192,1024,64,8,8,1,1,8,1,4995,48.3,2025-11-02,a.csv\n"
-          "h200_sxm,deepseek-ai/DeepSeek-R1,fp8,trtllm,,1024,1024,8,8,8,1,1,8,1,290,16.4,2025-11-02,a.csv\n" +
-          row("meta-llama/Llama-3.1-8B-Instruct", 4, 2, 40, 5));
-  ASSERT_EQ(t.rows.size(), 3u);
-  EXPECT_EQ(t.rows[0].plan, "dp_ep:dp=8,ep=8,batch=1");
-  EXPECT_EQ(t.rows[1].plan, "tensor:tpa=8,ep=8,batch=1");
-  EXPECT_EQ(t.rows[2].plan, "tensor:tpa=2,tpf=2,batch=1");
-  EXPECT_DOUBLE_EQ(t.rows[1].input, 1024 * 0.9);
-  EXPECT_DOUBLE_EQ(t.rows[2].input, 1024);
-  EXPECT_TRUE(t.rows[2].equal_lengths);
-  EXPECT_EQ(t.rows[0].ttft, 0) << "servers that were not warm";
-}
-
-TEST(ServedRows, ThatSayNothingAreLeftOutWithAReason) {
-  const ServedTable t = parse_served_rows(
-      "x.csv",
-      std::string(kHeader) +
-          "h200_sxm,deepseek-ai/"
-          "DeepSeek-R1,fp8,trtllm,1.1.0rc2.post2,1024,1024,4,8,8,1,1,1,8,494,8.6,2026-01-14,a.csv\n"
-          "h100_sxm,openai/gpt-oss-120b,fp4,vllm,,1024,1024,512,8,8,1,1,8,1,22295,5.3,2025-12-05,a.csv\n"
-          "h100_sxm,someone/Unknown-7B,,vllm,,1024,1024,512,8,8,1,1,8,1,22295,5.3,2025-12-05,a.csv\n"
-          "h100_sxm,openai/gpt-oss-120b,fp4,vllm,$(touch "
-          "ran),1024,1024,16,8,8,1,1,8,1,222,5.3,2025-12-05,a.csv\n");
-  EXPECT_TRUE(t.rows.empty());
-  ASSERT_EQ(t.left_out.size(), 4u);
-  EXPECT_THAT(t.left_out[0].reason, HasSubstr("multi-token prediction"));
-  EXPECT_THAT(t.left_out[1].reason, HasSubstr("wrong number of users"));
-  EXPECT_THAT(t.left_out[2].reason, HasSubstr("someone/Unknown-7B"));
-  EXPECT_THAT(t.left_out[3].reason, HasSubstr("is no version"));
-  EXPECT_EQ(t.left_out[0].engine, "trtllm");
-  EXPECT_EQ(t.left_out[2].engine, "vllm");
-}
-
-// Versions and scripts that differ from what profiles say, as their sources have it.
-TEST(ServedRows, AreOfEnginesAsTheyWereStarted) {
-  const auto of = [](const char* engine, const char* version, const char* model, const char* source) {
-    return parse_served_rows(
-               "x.csv", std::string(kHeader) +
-                            fmt::format("h200_sxm,{},fp8,{},{},1024,1024,16,8,8,1,1,8,1,90,9,2025-10-29,{}\n",
-                                        model, engine, version, source))
-        .rows.at(0);
-  };
-  const char* const llama = "meta-llama/Llama-3.1-70B";
-  const char* const gap = "gap-analysis/x.csv";
-  // Whose kernels wait for the host, by the version of the row.
-  const auto waits = [&](const char* engine, const char* version) {
-    return as_started(load_engine(engine, "", shipped_catalogs().engines), of(engine, version, llama, gap))
-        .host_waited_for;
-  };
-  EXPECT_TRUE(waits("vllm", "0.12.0"));
-  EXPECT_TRUE(waits("vllm", "0.9.2"));
-  EXPECT_FALSE(waits("vllm", "0.14.0"));
-  EXPECT_FALSE(waits("vllm", "0.18.0"));
-  EXPECT_FALSE(waits("vllm", ""));  // --async-scheduling
-  EXPECT_TRUE(waits("sglang", "0.3.6"));
-  EXPECT_FALSE(waits("sglang", "0.5.1.post1"));
-  EXPECT_TRUE(waits("trtllm", "0.19.0"));
-  EXPECT_FALSE(waits("trtllm", "1.0.0rc3"));
-  EXPECT_FALSE(of("sglang", "0.5.1.post1", llama, gap).mixes_prompts);
-  EXPECT_TRUE(of("sglang", "0.5.6.post2", llama, gap).mixes_prompts);
-  EXPECT_FALSE(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").mixes_prompts);
-  EXPECT_EQ(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").step_tokens, 32768);
-  EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").step_tokens, 1152);  // 16 + 1024 + 64
-  EXPECT_EQ(of("trtllm", "", llama, "a.csv").step_tokens, 16384);
-  // One prompt beside all users; TensorRT-LLM without chunks.
-  EXPECT_EQ(of("trtllm", "1.0.0rc3", llama, gap).step_tokens, 1152);
-  EXPECT_EQ(of("vllm", "0.12.0", llama, gap).step_tokens, 1152);
-  EXPECT_TRUE(of("trtllm", "1.0.0rc3", llama, gap).whole_prompts);
-  EXPECT_FALSE(of("trtllm", "", llama, "a.csv").whole_prompts);
-  EXPECT_FALSE(of("vllm", "0.12.0", llama, gap).whole_prompts);
-  EXPECT_EQ(of("sglang", "0.5.8", llama, gap).step_tokens, 0);
-  EXPECT_EQ(of("sglang", "0.5.9", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.82);
-  EXPECT_EQ(of("trtllm", "", "deepseek-ai/DeepSeek-R1", "a.csv").memory, 0.75);
-  EXPECT_EQ(of("vllm", "", llama, "a.csv").memory, 0.9);
-  EXPECT_EQ(of("vllm", "0.12.0", llama, gap).memory, 0);
-  // Experts by a kernel that was not measured on their shapes: no TTFT of it is used.
-  EXPECT_EQ(of("vllm", "0.18.0", "openai/gpt-oss-120b", "a.csv").ttft, 0);
-  EXPECT_GT(of("vllm", "0.11.2", "openai/gpt-oss-120b", "a.csv").ttft, 0);
-  EXPECT_GT(of("trtllm", "1.3.0rc1", "openai/gpt-oss-120b", gap).ttft, 0);
-  ServedRow row = of("sglang", "0.5.6.post2", llama, gap);
-  row.step_tokens = 4096;
-  const EngineProfile started = as_started(load_engine("sglang", "", shipped_catalogs().engines), row);
-  EXPECT_EQ(started.prefill, PrefillPolicy::mixed);
-  EXPECT_EQ(started.step_tokens.at(Architecture::hopper), 4096);
-}
-
-// Requests of a user: what the digits of AIConfigurator's means say, and ten by InferenceX's scripts.
-TEST(ServedRows, HaveAsManyRequestsAsTheirMeansAreOf) {
-  const auto rounds = [](const char* engine, const char* version, int users, const char* source) {
-    return parse_served_rows(
-               "x.csv", std::string(kHeader) + fmt::format("h200_sxm,meta-llama/"
-                                                           "Llama-3.1-70B,fp8,{},{},1024,1024,{},8,8,1,1,8,1,"
-                                                           "90,9,2025-10-29,{}\n",
-                                                           engine, version, users, source))
-        .rows.at(0)
-        .rounds;
-  };
-  const char* const gap = "gap-analysis/x.csv";
-  EXPECT_EQ(rounds("vllm", "0.12.0", 128, gap), 10);
-  EXPECT_EQ(rounds("trtllm", "1.0.0rc3", 64, gap), 20);
-  EXPECT_EQ(rounds("trtllm", "1.0.0rc3", 128, gap) * 128, 2000);
-  EXPECT_EQ(rounds("sglang", "0.5.1.post1", 128, gap) * 128, 2000);
-  EXPECT_EQ(rounds("sglang", "0.5.6.post2", 128, gap), 10) << "rounded: nothing is known";
-  EXPECT_EQ(rounds("trtllm", "1.0.0rc3", 64, "a.csv"), 10);
-}
-
-// DeepSeek-R1 on 8 H200 with 0.82 of their memory: SGLang had room for 509,000 tokens
-// (ai-dynamo/aisimulate#263).
-TEST(ServedRows, RoomIsThatOfARealServer) {
-  const std::vector<ServedRow> rows =
-      parse_served_rows("x.csv", std::string(kHeader) +
-                                     "h200_sxm,deepseek-ai/"
-                                     "DeepSeek-R1,fp8,sglang,0.5.9,8192,1024,4096,8,8,1,1,8,1,"
-                                     "1000,50,2026-03-25,a.csv\n")
-          .rows;
-  const std::vector<TimedRow> timed =
-      time_rows(rows, load_engine("sglang", "", shipped_catalogs().engines), shipped_catalogs());
-  ASSERT_EQ(timed.size(), 1u);
-  const double held = rows[0].input + rows[0].output / 2;  // of a request, on average
-  EXPECT_NEAR(timed[0].kernels.room * held, 509e3, 0.04 * 509e3);
-}
-
-TEST(ServedRows, FaultsAreLocated) {
-  try {
-    parse_served_rows("x.csv", std::string(kHeader) + row("meta-llama/Llama-3.1-8B-Instruct", 4, 2, 40, 5) +
-                                   "h100_sxm,x,,vllm,1,many,2,3,4,5,6,7,8,9,10,11,12,13\nshort\n");
-    FAIL();
-  } catch (const UserError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("x.csv:3:"));
-    EXPECT_THAT(e.what(), HasSubstr("isl_tokens"));
-    EXPECT_THAT(e.what(), HasSubstr("x.csv:4:"));
-  }
-  EXPECT_THROW(parse_served_rows("x.csv", "system,model\n"), UserError);
-}
-
 // What an engine with known host times serves: its numbers come back, also with models left out.
 TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
   EngineProfile engine = load_engine("vllm", "", shipped_catalogs().engines);
-  std::string text = kHeader;
+  std::string text = kServedHeader;
   for (const char* model : {"meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B"}) {
     for (const int tp : {2, 4, 8}) {
-      for (const int users : {1, 2, 4, 16, 64}) text += row(model, users, tp, 1, 1);
+      for (const int users : {1, 2, 4, 16, 64}) text += served_row(model, users, tp, 1, 1);
     }
   }
   std::vector<TimedRow> rows = time_rows(parse_served_rows("x.csv", text).rows, engine, shipped_catalogs());
@@ -204,11 +56,11 @@ TEST(ServedFit, FindsTheNumbersThatMadeTheRows) {
 // Three models under an engine with known host times.
 std::vector<TimedRow> three_models() {
   EngineProfile engine = load_engine("vllm", "", shipped_catalogs().engines);
-  std::string text = kHeader;
+  std::string text = kServedHeader;
   for (const char* model :
        {"meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B-Instruct"}) {
     for (const int tp : {4, 8}) {
-      for (const int users : {1, 4, 16, 32}) text += row(model, users, tp, 1, 1);
+      for (const int users : {1, 4, 16, 32}) text += served_row(model, users, tp, 1, 1);
     }
   }
   std::vector<TimedRow> rows = time_rows(parse_served_rows("x.csv", text).rows, engine, shipped_catalogs());
@@ -283,6 +135,54 @@ TEST(ServedFit, F10CoverageOfTtftIsThatOfModelsLeftOut) {
   EXPECT_NEAR(fit.ttft_covered.back().covered, few.covered, 1e-9);
 }
 
+// The same of TPOT, by model and users, counted from the ratios themselves: a band is of those of the other
+// models' rows, half as wide again where they are two.
+TEST(ServedFit, F10CoverageOfTpotIsByModelAndUsers) {
+  std::vector<TimedRow> rows = three_models();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].row.label.starts_with("qwen") && rows[i].row.users > 4) rows[i].row.tpot *= 1.2;
+    rows[i].row.tpot *= 1 + 0.01 * static_cast<double>(i % 7);
+  }
+  const ServedFit fit = fit_engine(rows);
+  ASSERT_EQ(fit.models.size(), 3u);
+  const auto of_class = [](double users, int which) {
+    return which == 0 ? users <= 4 : which == 1 ? users == 16 : users == 32;
+  };
+  constexpr const char* kClasses[] = {"at most 4", "5 to 16", "17 to 64"};
+  int all = 0, missed = 0;
+  for (const LeftOutModel& m : fit.models) {
+    for (int users = 0; users < 3; ++users) {
+      std::vector<double> others;
+      for (const LeftOutModel& o : fit.models) {
+        for (std::size_t i = 0; o.label != m.label && i < o.rows.size(); ++i)
+          others.push_back(-std::log(o.tpot[i]));
+      }
+      std::sort(others.begin(), others.end());
+      const std::size_t beyond = std::max<std::size_t>(1, (others.size() + 1) / 20);  // the last one inside
+      const ErrorBand band = ErrorBand{others[beyond - 1], others[others.size() - beyond]}.widened(1.5);
+      int counted = 0, inside = 0;
+      for (std::size_t i = 0; i < m.rows.size(); ++i) {
+        if (!of_class(m.rows[i]->row.users, users)) continue;
+        ++counted;
+        inside += band.contains(-std::log(m.tpot[i])) ? 1 : 0;
+      }
+      const std::string of = fmt::format("TPOT of {}, {} users", m.label, kClasses[users]);
+      const auto at = std::find_if(fit.tpot_covered.begin(), fit.tpot_covered.end(),
+                                   [&](const ServedCoverage& c) { return c.of == of; });
+      ASSERT_NE(at, fit.tpot_covered.end()) << of;
+      EXPECT_EQ(at->rows, counted) << of;
+      EXPECT_NEAR(at->covered, static_cast<double>(inside) / counted, 1e-9) << of;
+      all += counted, missed += counted - inside;
+    }
+  }
+  EXPECT_GT(missed, 0) << "one model is a fifth slower";
+  EXPECT_NEAR(fit.bands.covered, 1 - static_cast<double>(missed) / all, 1e-9);
+  EXPECT_EQ(fit.tpot_covered.back().rows, all);
+  const ServedCoverage& shown = fit.tpot_covered[fit.tpot_covered.size() - 2];
+  EXPECT_THAT(shown.of, ::testing::HasSubstr("as shown"));
+  EXPECT_GE(shown.covered, fit.bands.covered) << "prices are joined to the bands";
+}
+
 // Rows of which some users' caches are taken away make no band of TTFT, whatever their TTFT is, and are
 // listed by themselves; a band names the models that it is of.
 TEST(ServedFit, F10CappedRowsMakeNoBandOfTtft) {
@@ -348,8 +248,8 @@ TEST(ServedFit, AddsHostTimesAsLoweringDoes) {
     SCOPED_TRACE(name + version);
     EngineProfile engine = load_engine(name, "", shipped_catalogs().engines);
     engine.host = {Seconds(4e-4), Seconds(2e-5), Seconds(3e-6), Seconds(0.03)};
-    std::string text = kHeader;
-    for (const int users : {1, 16}) text += row("meta-llama/Llama-3.1-8B-Instruct", users, 2, 1, 1);
+    std::string text = kServedHeader;
+    for (const int users : {1, 16}) text += served_row("meta-llama/Llama-3.1-8B-Instruct", users, 2, 1, 1);
     const std::string given = ",vllm,0.24.0,", wanted = "," + name + "," + version + ",";
     for (std::size_t at = text.find(given); at != std::string::npos; at = text.find(given, at + 1))
       text.replace(at, given.size(), wanted);

@@ -26,6 +26,10 @@ TEST(ServedFit, F10ProfilesSayWhatWasMeasured) {
     ASSERT_EQ(details.ttft_covered.size(), p.error.ttft_by_users.size() + 1);
     for (std::size_t i = 0; i < p.error.ttft_by_users.size(); ++i)
       EXPECT_EQ(details.ttft_covered[i].rows, p.error.ttft_by_users[i].measured.rows);
+    ASSERT_FALSE(details.tpot_covered.empty());
+    EXPECT_EQ(details.tpot_covered.back().of, "TPOT of all models, any users");
+    EXPECT_EQ(details.tpot_covered.back().rows, p.error.rows);
+    EXPECT_NEAR(details.tpot_covered.back().covered, p.error.covered, 1e-9);
     EXPECT_THAT(p.assumes, ::testing::Contains(HasSubstr("host measured on ")));
     int versions = 0;
     for (const MeasuredVersion& v : details.versions) versions += v.rows;
