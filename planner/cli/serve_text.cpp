@@ -15,10 +15,9 @@
 
 namespace shardline::cli {
 
-namespace {
-
-// "p99.9"
 std::string quantile_text(double quantile) { return fmt::format("p{:.4g}", 100 * quantile); }
+
+namespace {
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
@@ -27,6 +26,8 @@ std::string lengths_text(const ServiceQuestion& q) {
   return fmt::format("{} tokens and {} of answer{}", q.input, q.output,
                      q.lengths == LengthLaw::drawn ? ", 80 to 100 % of these" : "");
 }
+
+}  // namespace
 
 std::string load_text(const ServiceQuestion& q) {
   std::string out;
@@ -43,6 +44,8 @@ std::string load_text(const ServiceQuestion& q) {
     out = "at the trace's own times";
   return fmt::format("{}; {}; {} requests, seed {}", out, lengths_text(q), q.requests, q.seed);
 }
+
+namespace {
 
 // How the engine's steps differ from vLLM's.
 std::string policy_text(const ServiceKnobs& knobs) {

@@ -8,6 +8,11 @@
 
 namespace shardline::cli {
 
+/// "p99.9"
+std::string quantile_text(double quantile);
+/// How requests come, how long they are, how many, and the seed.
+std::string load_text(const ServiceQuestion& question);
+
 /// In at most `width` columns where words allow.
 std::string serve_text(const Study& study, const ServiceAnswer& answer, std::size_t width);
 

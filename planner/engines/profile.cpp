@@ -47,13 +47,12 @@ ServedBand read_served_band(const Reader& r) {
 
 TtftBand read_ttft_band(const Reader& r) {
   constexpr std::array<const char*, 3> kLengths{"any", "drawn", "equal"};
-  constexpr long long kMost = 1'000'000'000;
   TtftBand out;
   out.lengths = r.at("lengths").text();
   if (std::find(kLengths.begin(), kLengths.end(), out.lengths) == kLengths.end())
     r.at("lengths").fault("unknown lengths " + out.lengths, {"expected any, drawn or equal"});
-  out.from = r.at("from").integer(1, kMost);
-  out.to = r.at("to").integer(out.from, kMost);
+  out.from = r.at("from").integer(1, kMostOfRange);
+  out.to = r.at("to").integer(out.from, kMostOfRange);
   out.measured.rows = static_cast<int>(r.at("rows").integer(1, 1'000'000));
   out.measured.band = read_band(r.at("band"));
   for (const Reader& model : r.at("models").items()) out.models.push_back(model.text());

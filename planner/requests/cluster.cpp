@@ -30,16 +30,20 @@ class Cluster {
  public:
   Cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
           const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
-          const PlayedEngine::Answered& answered)
+          const PlayedEngine::Answered& answered, ServedTimeline* timeline)
       : router_(router),
         load_(load),
         answered_(answered),
+        timeline_(timeline),
         laden_(schedulers.size()),
         sent_(schedulers.size()) {
     coming_.resize(schedulers.size());
     for (std::size_t i = 0; i < schedulers.size(); ++i) {
+      PlayedEngine::Stepped stepped;
+      if (timeline != nullptr) stepped = [timeline, i](const PlayedStep& s) { timeline->add(i, s); };
       engines_.push_back(std::make_unique<PlayedEngine>(
-          *schedulers[i], *times[i], true, [this, i](const AnsweredRequest& a) { leave(i, a); }));
+          *schedulers[i], *times[i], true, [this, i](const AnsweredRequest& a) { leave(i, a); },
+          std::move(stepped)));
     }
   }
 
@@ -156,6 +160,7 @@ class Cluster {
     if (load_.closed) load_.arrivals->completed(it->second, a.last);
     in_[replica].erase(it);
     if (answered_) answered_(a);
+    if (timeline_ != nullptr) timeline_->add(replica, a);
   }
 
   void finish() {
@@ -168,11 +173,13 @@ class Cluster {
       out_.begins.push_back(waits_[first].first);
     }
     for (const auto& e : engines_) out_.replicas.push_back(e->take_served());
+    if (timeline_ != nullptr) timeline_->finish();
   }
 
   const Router router_;
   const ClusterLoad& load_;
   const PlayedEngine::Answered& answered_;
+  ServedTimeline* const timeline_;  // nullptr: nobody looks
   std::vector<std::unique_ptr<PlayedEngine>> engines_;
   std::vector<std::deque<Coming>> coming_;                      // on their way, by replica
   std::map<std::size_t, std::map<std::uint64_t, Arrival>> in_;  // by replica and its number there
@@ -190,9 +197,9 @@ class Cluster {
 ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& replicas,
                         const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
                         std::uint64_t requests, const PlayedEngine::Answered& answered,
-                        const std::function<void(std::uint64_t)>& step) {
+                        const std::function<void(std::uint64_t)>& step, ServedTimeline* timeline) {
   SL_CHECK(!replicas.empty() && replicas.size() == times.size(), "each replica has its times");
-  return Cluster(replicas, times, router, load, answered).run(requests, step);
+  return Cluster(replicas, times, router, load, answered, timeline).run(requests, step);
 }
 
 }  // namespace shardline

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/requests/played_engine.hpp"
+#include "planner/requests/served_timeline.hpp"
 #include "sim/queue/arrivals.hpp"
 
 namespace shardline {
@@ -41,10 +41,11 @@ struct ClusterRun {
 
 /// [R7] Plays `requests` of them at most, to the end of the last. `replica` is which one answers. With a
 /// router that asks for the state of replicas each is played to the end of the step in which a request comes.
-/// `step` is called now and then and may throw to stop.
+/// `step` is called now and then and may throw to stop. What happens is added to `timeline`, if there is one.
 ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& replicas,
                         const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
                         std::uint64_t requests, const PlayedEngine::Answered& answered,
-                        const std::function<void(std::uint64_t done)>& step);
+                        const std::function<void(std::uint64_t done)>& step,
+                        ServedTimeline* timeline = nullptr);
 
 }  // namespace shardline

@@ -38,8 +38,13 @@ void add(RunQuantiles& to, Seconds start, Seconds slope, std::uint64_t steps, st
 
 }  // namespace
 
-PlayedEngine::PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered)
-    : scheduler_(scheduler), times_(times), jump_(jump), answered_(std::move(answered)) {}
+PlayedEngine::PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered,
+                           Stepped stepped)
+    : scheduler_(scheduler),
+      times_(times),
+      jump_(jump),
+      answered_(std::move(answered)),
+      stepped_(std::move(stepped)) {}
 
 bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
   SL_CHECK(request.arrival <= now_ || idle(), "who comes during a step waits for its end");
@@ -88,6 +93,9 @@ void PlayedEngine::step(const StepBatch& batch, Seconds until) {
   const auto running = static_cast<double>(scheduler_.running());
   out_.running += running * took.value;
   out_.series.add(from, now_, {running, static_cast<double>(scheduler_.waiting()), held, prompts});
+  if (stepped_)
+    stepped_({from, now_, steps, batch.decodes, static_cast<std::uint32_t>(batch.prompts.size()),
+              batch.prompt_tokens(), scheduler_.waiting(), held});
   out_.steps += steps;
   ++out_.events;
   const Scheduler::Ended ended = scheduler_.finish_steps(steps);

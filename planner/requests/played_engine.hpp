@@ -1,6 +1,7 @@
 // One engine and the requests in it, from step to step.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -16,6 +17,17 @@ struct AnsweredRequest {
   std::uint64_t number = 0;   // in the order in which they came, those that were refused not counted
   Seconds came, first, last;  // its first and its last token
   std::uint32_t prompt = 0, answer = 0, found = 0, preempted = 0;  // tokens; times
+};
+
+/// One step, or a stretch of `steps` that only decode with the same requests.
+struct PlayedStep {
+  Seconds from, to;
+  std::uint64_t steps = 1;
+  std::uint32_t decodes = 0;        // requests that get a token in each
+  std::uint32_t prompts = 0;        // parts of prompts
+  std::uint64_t prompt_tokens = 0;  // of these
+  std::size_t waiting = 0;          // requests that have not begun
+  double held = 0;                  // the part of the KV cache that requests hold
 };
 
 /// Seconds. TPOT is of requests of two tokens at least, (last - first) / (answer - 1); ITL is of every token
@@ -37,9 +49,11 @@ struct ServedRequests {
 class PlayedEngine {
  public:
   using Answered = std::function<void(const AnsweredRequest&)>;
+  using Stepped = std::function<void(const PlayedStep&)>;
 
   /// Refers to both.
-  PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered = {});
+  PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered = {},
+               Stepped stepped = {});
 
   /// The end of the last step, or when somebody came to an engine with nothing to do.
   Seconds now() const { return now_; }
@@ -70,6 +84,7 @@ class PlayedEngine {
   const StepTimes& times_;
   const bool jump_;
   const Answered answered_;
+  const Stepped stepped_;
   std::vector<Times> requests_;  // by id
   Seconds now_;
   bool stuck_ = false;

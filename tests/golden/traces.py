@@ -112,11 +112,34 @@ def check_chunks(plan, tokens, ran_in):
     require(before == tokens and len(first) > 1, f"{len(first)} chunks have {before} of {tokens} tokens")
 
 
+def check_requests():
+    """serve: steps of each replica and every request, in lanes without overlaps."""
+    ran = subprocess.run([BINARY, "serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "32",
+                          "--plan", "tensor:tpa=2,tpf=2", "--rate", "60/s", "--requests", "400", "--replicas", "2", "-o", "served"],
+                         capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    require(ran.returncode == 0, f"exit {ran.returncode} of serve: {ran.stderr}")
+    with open("served/trace.json", encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name" and e["ph"] == "M"}
+    require(sorted(names.values()) == ["replica 0", "replica 1"], f"tracks are {names}")
+    lanes = lanes_of(events)
+    answers = [e for lane in lanes.values() for e in lane if e["name"].endswith(": answer")]
+    first = [e for lane in lanes.values() for e in lane if e["name"].endswith(": TTFT")]
+    require(len(answers) == len(first) == 400, f"{len(first)} requests begin, {len(answers)} are answered, of 400")
+    steps = [e for pid in names for e in lanes[pid, 0]]
+    prompts = sum(int(e["args"]["tokens of prompts"]) for e in steps)
+    require(prompts == 400 * 1024, f"steps have {prompts} tokens of prompts")
+    tokens = sum(int(e["args"]["steps"]) * int(e["args"]["requests that decode"]) for e in steps)
+    require(tokens == 400 * 31, f"steps have {tokens} tokens of answers beside the first of each")
+    print(f"serve: {len(steps)} steps and stretches, {len(first)} requests")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for plan in PLANS:
             check(*plan)
+        check_requests()
         check_chunks(["prefill_llama7b_a100", "--plan", "pipeline:pp=4,prefill_chunk=3000"], 16384, "chunks")
 
 

@@ -1,0 +1,185 @@
+#include "planner/cli/serve_pictures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "planner/cli/serve_text.hpp"
+#include "reports/trace.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+Plot plot_of(const Study& study, const ServiceAnswer& a, const Provenance& made_by, const std::string& what) {
+  Plot plot;
+  plot.title = fmt::format("{} on {}, {}: {}", study.study.model.name, study.study.system.name, what,
+                           load_text(a.question));
+  plot.footnote = fmt::format("shardline {}: {}", made_by.version, made_by.command);
+  return plot;
+}
+
+// Of every interval of the series, from when it begins; and of the last until it ends.
+template <class Value>
+PlotSeries over_time(const ServiceAnswer& a, std::string name, Value value) {
+  PlotSeries out{std::move(name), PlotStyle::line, {}};
+  const ServedSeries& series = a.load.series;
+  const double length = series.length().value;
+  for (std::size_t i = 0; i < series.intervals().size(); ++i)
+    out.points.emplace_back(length * (static_cast<double>(i) + 0.5), value(series.intervals()[i]) / length);
+  return out;
+}
+
+}  // namespace
+
+Plot latency_plot(const Study& study, const ServiceAnswer& a, const Provenance& made_by) {
+  Plot plot = plot_of(study, a, made_by, "latencies");
+  plot.x_label = "latency at most, s";
+  plot.y_label = "% of requests (ITL: of tokens but the first)";
+  plot.log_x = true;
+  plot.less_x = true;
+  for (const Latency of : kLatencies) {
+    PlotSeries series{std::string(to_string(of)), PlotStyle::line, {}};
+    for (const auto& [seconds, part] : a.load.latencies[static_cast<std::size_t>(of)].curve)
+      series.points.emplace_back(seconds, 100 * part);
+    if (!series.points.empty()) plot.series.push_back(std::move(series));
+  }
+  // Of the colour of their curve, whose name they have.
+  for (const TargetResult& t : a.load.targets)
+    plot.series.push_back({std::string(to_string(t.target.of)),
+                           PlotStyle::open_squares,
+                           {{t.target.most.value, 100 * t.target.quantile}}});
+  if (!a.load.targets.empty())
+    plot.footnote =
+        "squares: targets, met where the curve of that colour passes above or through; " + plot.footnote;
+  return plot;
+}
+
+Plot requests_plot(const Study& study, const ServiceAnswer& a, const Provenance& made_by) {
+  Plot plot = plot_of(study, a, made_by, "requests in the engine");
+  plot.x_label = "time, s";
+  plot.y_label = "requests, all replicas";
+  plot.series.push_back(over_time(a, "run", [](const auto& v) { return v.running; }));
+  plot.series.push_back(over_time(a, "wait", [](const auto& v) { return v.waiting; }));
+  return plot;
+}
+
+Plot use_plot(const Study& study, const ServiceAnswer& a, const Provenance& made_by) {
+  Plot plot = plot_of(study, a, made_by, "what KV cache and time go to");
+  plot.x_label = "time, s";
+  plot.y_label = "%, mean of replicas";
+  const double to = 100.0 / a.question.replicas;
+  plot.series.push_back(over_time(a, "KV held by requests", [&](const auto& v) { return to * v.held; }));
+  plot.series.push_back(
+      over_time(a, "time of steps with prompts", [&](const auto& v) { return to * v.prompting; }));
+  plot.series.push_back(
+      over_time(a, "time of steps that decode alone", [&](const auto& v) { return to * v.decoding; }));
+  return plot;
+}
+
+namespace {
+
+std::string step_name(const PlayedStep& s) {
+  if (s.prompts > 0 && s.decodes > 0)
+    return fmt::format("prompts {} tokens + {} decode", s.prompt_tokens, s.decodes);
+  if (s.prompts > 0) return fmt::format("prompts {} tokens", s.prompt_tokens);
+  return s.steps > 1 ? fmt::format("{} decode, {} steps", s.decodes, s.steps)
+                     : fmt::format("{} decode", s.decodes);
+}
+
+TraceEvent step_event(const ServedTimeline::Step& of) {
+  const PlayedStep& s = of.step;
+  return {static_cast<int>(of.replica),
+          0,
+          step_name(s),
+          s.prompts > 0 ? "with prompts" : "decode",
+          s.from,
+          s.to - s.from,
+          {{"steps", std::to_string(s.steps)},
+           {"requests that decode", std::to_string(s.decodes)},
+           {"parts of prompts", std::to_string(s.prompts)},
+           {"tokens of prompts", std::to_string(s.prompt_tokens)},
+           {"requests that wait", std::to_string(s.waiting)},
+           {"KV held", fmt::format("{:.1f} %", 100 * s.held)}}};
+}
+
+// A lane of a replica that nobody is in, each request in the first one.
+class Lanes {
+ public:
+  int take(Seconds came, Seconds last) {
+    while (!busy_.empty() && !(came < busy_.top().first)) {
+      free_.push(busy_.top().second);
+      busy_.pop();
+    }
+    int lane = used_ + 1;
+    if (free_.empty()) {
+      ++used_;
+    } else {
+      lane = free_.top();
+      free_.pop();
+    }
+    busy_.push({last, lane});
+    return lane;
+  }
+  int used() const { return used_; }
+
+ private:
+  using Busy = std::pair<Seconds, int>;
+  struct Later {
+    bool operator()(const Busy& a, const Busy& b) const { return b < a; }
+  };
+  std::priority_queue<Busy, std::vector<Busy>, Later> busy_;
+  std::priority_queue<int, std::vector<int>, std::greater<>> free_;
+  int used_ = 0;  // lane 0 has the steps
+};
+
+void add_request(const ServedTimeline::Request& of, int lane, std::vector<TraceEvent>& events) {
+  const AnsweredRequest& r = of.request;
+  const int replica = static_cast<int>(of.replica);
+  std::vector<std::pair<std::string, std::string>> about{
+      {"tokens of the prompt", std::to_string(r.prompt)},
+      {"found in the prefix cache", std::to_string(r.found)},
+      {"tokens of the answer", std::to_string(r.answer)},
+      {"preempted, times", std::to_string(r.preempted)}};
+  events.push_back({replica, lane, fmt::format("request {}: TTFT", r.number), "to the first token", r.came,
+                    r.first - r.came, about});
+  if (r.answer > 1)
+    events.push_back({replica, lane, fmt::format("request {}: answer", r.number), "to the last token",
+                      r.first, r.last - r.first, std::move(about)});
+}
+
+}  // namespace
+
+std::string requests_trace(const ServiceAnswer& a) {
+  SL_CHECK(a.load.timeline != nullptr, "pictures were asked for");
+  const ServedTimeline& timeline = *a.load.timeline;
+  TraceNames names;
+  std::vector<TraceEvent> events;
+  std::vector<Lanes> lanes(static_cast<std::size_t>(a.question.replicas));
+  for (const ServedTimeline::Step& s : timeline.steps()) events.push_back(step_event(s));
+  for (const ServedTimeline::Request& r : timeline.requests())
+    add_request(r, lanes.at(r.replica).take(r.request.came, r.request.last), events);
+  for (int replica = 0; replica < a.question.replicas; ++replica) {
+    names.processes.push_back({replica, fmt::format("replica {}", replica)});
+    names.lanes.push_back({{replica, 0}, "steps"});
+    for (int lane = 1; lane <= lanes[static_cast<std::size_t>(replica)].used(); ++lane)
+      names.lanes.push_back({{replica, lane}, fmt::format("request, {}", lane)});
+  }
+  return trace_json(names, events);
+}
+
+std::string left_out_text(const ServiceAnswer& a) {
+  const ServedTimeline& t = *a.load.timeline;
+  if (t.steps_left_out() + t.requests_left_out() == 0) return "";
+  return fmt::format("trace.json has the first {} steps and stretches of {}, and the first {} requests of {}",
+                     t.steps().size(), t.steps().size() + t.steps_left_out(), t.requests().size(),
+                     t.requests().size() + t.requests_left_out());
+}
+
+}  // namespace shardline::cli
