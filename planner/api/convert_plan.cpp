@@ -96,7 +96,8 @@ PlannedPlan planned_of(const PlanAnswer& a, const PlannedPoint& p) {
 
 BestPlan best_of(const PlanAnswer& a) {
   const System& system = a.study.study.system;
-  BestPlan out{memory_of(system, a.best->memory), breakdown_of(system, a.best->breakdown), std::nullopt};
+  BestPlan out{memory_of(system, a.best->memory), breakdown_of(system, a.best->breakdown), std::nullopt,
+               warnings_of({}, a.best->warnings)};
   if (a.best->served && a.best->served->serves()) out.prefill_share = a.best->served->served.prefill_part;
   return out;
 }

@@ -70,6 +70,7 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.kv_most = load.kv_most;
   r.queue_growth_per_s = load.growth_per_s;
   r.step_error = answer.step_error;
+  r.warnings = warnings_of({}, answer.narrow);
   return r;
 }
 

@@ -127,6 +127,7 @@ struct BestPlan {
   MemoryUse memory;
   Breakdown breakdown;
   std::optional<double> prefill_share;
+  std::vector<Diagnostic> warnings;
 };
 template <>
 struct Fields<BestPlan> {
@@ -139,6 +140,7 @@ struct Fields<BestPlan> {
     field("breakdown", &BestPlan::breakdown,
           "of a step that decodes (of served users: between prompts), or of the prefill");
     field("prefill_share", &BestPlan::prefill_share, "prompts of others, of TPOT, 0 to 1; null: not served");
+    field("warnings", &BestPlan::warnings, "as on standard error, of this plan");
   }
 };
 

@@ -209,6 +209,7 @@ struct ServeResult {
   double kv_most = 0;
   std::optional<double> queue_growth_per_s;
   double step_error = 0;
+  std::vector<Diagnostic> warnings;
 };
 template <>
 struct Fields<ServeResult> {
@@ -250,6 +251,7 @@ struct Fields<ServeResult> {
           "requests by which the queue grows, of a load that does not drain; null: it drains");
     field("step_error", &R::step_error,
           "largest error of a step that was interpolated, as a part of it, as looked at");
+    field("warnings", &R::warnings, "as on standard error");
   }
 };
 

@@ -35,18 +35,29 @@ std::string assumed_text(const Case& c) {
 }
 
 std::string stored_text(const Case& c) {
-  const std::string cache = std::string(to_string(c.precision.kv)), checkpoint = checkpoint_of(c);
-  const std::optional<Dtype> named = checkpoint_cache(c);
-  const bool own = kernel_type(c.precision.kv) == kernel_type(named.value_or(c.precision.activations));
-  const std::string asked =
-      named ? fmt::format("as asked, where the checkpoint's files say {}", to_string(*named)) : "as asked";
-  if (checkpoint.empty()) return fmt::format(", KV cache {}{}", cache, own ? "" : " " + asked);
-  const std::string other = stored_otherwise(c), unread = types_not_read(c);
-  const std::string from = !unread.empty() ? "; " + unread
-                           : other.empty() ? " as in " + checkpoint
-                                           : fmt::format(" ({} has {})", checkpoint, other);
-  if (own) return fmt::format(", KV cache {}{}", cache, from);
-  return fmt::format("{}{} KV cache {} {}", from, unread.empty() ? "," : ";", cache, asked);
+  const std::string checkpoint = checkpoint_of(c), other = stored_otherwise(c), unread = types_not_read(c);
+  std::string out;
+  if (!checkpoint.empty())
+    out = !unread.empty() ? "; " + unread
+          : other.empty() ? " as in " + checkpoint
+                          : fmt::format(" ({} has {})", checkpoint, other);
+  if (c.precision.assumed.kv) return out;
+  const std::optional<Dtype> published = checkpoint_cache(c),
+                             own = c.model.checkpoint ? c.model.checkpoint->kv : std::nullopt;
+  const std::optional<Dtype> said = own ? own : published;
+  const bool as_said = said && kernel_type(*said) == kernel_type(c.precision.kv);
+  return out + fmt::format("{} KV cache {} {}{}", unread.empty() ? "," : ";", to_string(c.precision.kv),
+                           as_said ? "as its files say" : "as asked",
+                           said && !as_said
+                               ? fmt::format(", where the checkpoint's files say {}", to_string(*said))
+                               : "");
+}
+
+std::string assumed_cache_text(const Case& c) {
+  if (!c.precision.assumed.kv) return "";
+  const std::string unread = cache_not_read(c);
+  return fmt::format("KV cache {}{}", to_string(c.precision.kv),
+                     unread.empty() ? "" : fmt::format(" (what {} says of it was not read)", unread));
 }
 
 std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans) {
@@ -70,10 +81,14 @@ std::string engine_text(const Case& c) {
   const std::string cache = cache_option(e, c.precision.kv);
   const std::string kv = fmt::format("KV cache {} ({})", to_string(c.precision.kv),
                                      cache.empty() ? "no type of this engine" : cache);
+  const std::string unread_cache = c.precision.assumed.kv ? cache_not_read(c) : "";
   // A type that the scenario or the checkpoint gives is no assumption.
   std::string out = fmt::format("  engine: {} {}, {}; {}assumed: {}{}\n", e.title, e.version, of,
                                 c.precision.assumed.kv ? "" : kv + "; ",
                                 c.precision.assumed.kv ? kv + ", " : "", assumed_text(c));
+  if (!unread_cache.empty())
+    out += fmt::format("  what {} says of its KV cache was not read (precision: {{kv: ...}} sets it)\n",
+                       unread_cache);
   if (const std::string other = stored_otherwise(c); !other.empty())
     out += fmt::format("  types of no published checkpoint: {0} has {1} (models: [{0}] takes them)\n",
                        checkpoint_of(c), other);

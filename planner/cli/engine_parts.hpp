@@ -9,9 +9,12 @@
 
 namespace shardline::cli {
 
-/// ", KV cache bf16 as in meta-llama/Llama-3.1-70B-Instruct": where types are from. A cache of another type
-/// than the checkpoint's files say, or than the engine takes where they say none, is the user's.
+/// " as in nvidia/Llama-3.1-70B-Instruct-FP8, KV cache fp8 as its files say": where types are from. A cache
+/// of another type than the checkpoint's files say is the user's; of one that nobody named
+/// assumed_cache_text().
 std::string stored_text(const Case& c);
+/// "KV cache bf16", where nobody named its type, and whether files that may do so were not read; else empty.
+std::string assumed_cache_text(const Case& c);
 
 /// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
 /// engine takes for granted.

@@ -48,6 +48,7 @@ int run(const PlanOptions& o, const Provenance& made_by) {
   }
   if (!o.save.empty()) write_file(o.save, answer.scenario);
   print_warnings(answer.sweep.unread);
+  if (answer.best) print_warnings(answer.best->warnings);
   constexpr std::size_t kWidth = 80;  // also of what is piped
   const std::size_t width = output_width();
   fmt::print("{}", plan_text(answer, o.save, width > 0 ? width : kWidth, output_colours()));

@@ -72,7 +72,9 @@ std::string basis_text(const PlanAnswer& a) {
                            : fmt::format("; attention {}, {} {}", to_string(attention),
                                          experts ? "experts" : "FFN", to_string(main));
   out += stored_text(c);
-  if (c.engine) out += "; assumed: " + assumed_text(c);
+  const std::string cache = assumed_cache_text(c), rest = c.engine ? assumed_text(c) : "";
+  if (!cache.empty() || !rest.empty())
+    out += fmt::format("; assumed: {}{}{}", cache, cache.empty() || rest.empty() ? "" : ", ", rest);
   if (c.engine && a.question.prefill())
     out +=
         fmt::format("; TTFT is of the steps: {} of its request path come on top, and the target holds both",

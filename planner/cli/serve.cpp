@@ -4,6 +4,7 @@
 #include "planner/api/convert_plan.hpp"
 #include "planner/api/convert_serve.hpp"
 #include "planner/cli/question_parts.hpp"
+#include "planner/cli/serve_pictures.hpp"
 #include "planner/cli/serve_text.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/scenario/asked_amounts.hpp"
@@ -59,7 +60,10 @@ void declare(Arguments& a, ServeOptions& o) {
       .each();
   add_costs(a, o.costs);
   add_engine(a, o.engine);
-  a.add("-o,--out", o.out, "Folder for latencies.csv and series.csv (batch, queue and KV over time)")
+  a.add("-o,--out", o.out,
+        "Folder for latencies.csv, series.csv (batch, queue and KV over time), their pictures, and "
+        "trace.json of "
+        "steps and requests for ui.perfetto.dev")
       .output_folder();
 }
 
@@ -112,6 +116,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
                                });
   }
   ServiceAnswer answer;
+  asked.question.pictures = !o.out.empty();
   {
     Progress progress(asked.study.study.model.name, Progress::terminal(), "requests");
     answer = serve_requests(asked.study, asked.question, [&](std::uint64_t done, std::uint64_t all) {
@@ -119,6 +124,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
       if (interrupted()) throw Cancelled{};
     });
   }
+  print_warnings(answer.narrow);
   constexpr std::size_t kWidth = 80;  // also of what is piped
   const std::size_t width = output_width();
   fmt::print("{}", serve_text(asked.study, answer, width > 0 ? width : kWidth));
@@ -132,6 +138,11 @@ int run(const ServeOptions& o, const Provenance& made_by) {
     OutputFolder files(o.out);
     files.write("latencies.csv", serve_csv(answer));
     files.write("series.csv", series_csv(answer));
+    files.write("trace.json", requests_trace(answer));
+    if (const std::string left = left_out_text(answer); !left.empty()) print_notes("  {}\n", left);
+    files.draw(latency_plot(asked.study, answer, made_by), "latencies");
+    files.draw(requests_plot(asked.study, answer, made_by), "requests");
+    files.draw(use_plot(asked.study, answer, made_by), "use");
     fmt::print("{}\n", files.publish());
   }
   return answer.load.met ? 0 : 3;
@@ -142,7 +153,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
 const Command kServeCommand{"serve",
                             "Requests one by one: TTFT and TPOT by percentile, goodput, largest rate",
                             "shardline serve llama-3.1-70b --system h200-hgx --gpus 8 --input 8K --output 1K "
-                            "--rate 4/s --slo \"ttft p99 2 s, tpot p99 40 ms\"",
+                            "--rate 1/s --slo \"ttft p99 2 s, tpot p99 40 ms\"",
                             prepare<ServeOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -26,7 +26,8 @@ struct Published {
   Dtype stored;
   std::string_view repository;
   Stored matrices = Stored::own;
-  std::optional<Dtype> kv = {};  // nothing: its files leave it to the engine, or nobody here has read them
+  std::optional<Dtype> kv =
+      {};  // nothing: the files of makers' own leave it to the engine, others nobody here has read
 };
 
 // Of the models' own makers as models/catalog names them, and of NVIDIA's Model Optimizer: NVFP4 of
@@ -231,6 +232,15 @@ std::optional<Dtype> checkpoint_cache(const Case& c) {
   const auto* const at = std::find_if(kPublished.begin(), kPublished.end(),
                                       [&](const Published& p) { return p.repository == repository; });
   return at == kPublished.end() ? std::nullopt : at->kv;
+}
+
+std::string cache_not_read(const Case& c) {
+  const std::string repository = checkpoint_of(c);
+  const bool unread = std::any_of(kPublished.begin(), kPublished.end(), [&](const Published& p) {
+    return p.repository == repository && p.matrices != Stored::own && p.matrices != Stored::among_blocks &&
+           !p.kv;
+  });
+  return unread ? repository : "";
 }
 
 std::vector<PublishedCheckpoint> published_checkpoints(const Model& model) {

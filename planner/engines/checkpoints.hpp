@@ -26,6 +26,8 @@ std::string stored_otherwise(const Case& c);
 /// The type that files of checkpoint_of() name for the cache; nothing: they leave it to the engine, nobody
 /// here has read it, or no checkpoint is known.
 std::optional<Dtype> checkpoint_cache(const Case& c);
+/// The checkpoint of these types, where nobody here has read which cache its files ask for; else empty.
+std::string cache_not_read(const Case& c);
 
 /// A repository on Hugging Face with a checkpoint of a model whose types are known here.
 struct PublishedCheckpoint {

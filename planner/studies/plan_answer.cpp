@@ -134,7 +134,7 @@ bool meets(const PlanAnswer& a) {
 void simulate_best(PlanAnswer& a) {
   Evaluator e(a.study.study, a.study.sweep().search.all_reduce);
   SimulatedPlan s = simulate_plan(a.study, e, a.plans.front().point.plan);
-  a.best = BestPlan{s.breakdown, s.memory, s.served};
+  a.best = BestPlan{s.breakdown, s.memory, s.served, std::move(s.narrow)};
 }
 
 // The best plan of the same question of more GPUs. A plan of fewer is not faster there, but users are shared

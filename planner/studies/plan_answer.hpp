@@ -32,6 +32,8 @@ struct BestPlan {
   Breakdown breakdown;  // of a step that decodes, or of the prefill
   MemoryUse memory;
   std::optional<ServedPlan> served;
+  std::vector<Diagnostic> warnings =
+      {};  // where narrow types do not pay, and the like: SimulatedPlan::narrow
 };
 
 /// The best plan on the fewest GPUs beyond the asked ones that meets the target, else the one that comes

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "planner/search/evaluate.hpp"
+#include "planner/search/narrow.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/serving/synthetic.hpp"
 #include "planner/studies/study_memory.hpp"
@@ -29,11 +30,24 @@ struct Record {
   std::array<RunQuantiles, kParts> parts;
 };
 
-ToldLatency told(const Record& r) {
+// From the shortest to the longest, at equal ratios: a picture's axis is logarithmic.
+std::vector<std::pair<double, double>> curve_of(const RunQuantiles& of) {
+  constexpr int kPoints = 128;
+  std::vector<std::pair<double, double>> out;
+  const double least = of.quantile(0), most = of.quantile(1);
+  for (int i = 0; i <= kPoints && least > 0; ++i) {
+    const double at = i < kPoints ? least * std::pow(most / least, static_cast<double>(i) / kPoints) : most;
+    out.emplace_back(at, of.part_up_to(at));
+  }
+  return out;
+}
+
+ToldLatency told(const Record& r, bool pictures) {
   ToldLatency out;
   out.count = r.all.count();
   if (out.count == 0) return out;
   out.mean = r.all.mean();
+  if (pictures) out.curve = curve_of(r.all);
   for (std::size_t q = 0; q < kToldQuantiles.size(); ++q) {
     const double part = kToldQuantiles[q];
     out.quantiles[q] = r.all.quantile(part);
@@ -162,11 +176,11 @@ class Service {
       out.bracket = bracket();
       q_.rate = out.bracket->low > 0 ? out.bracket->low : out.bracket->high;
     }
-    out.load = play(q_.rate);
+    out.load = play(q_.rate, q_.pictures);
     out.question = q_;
     out.knobs = knobs_;
     out.step_error = times_.effort().largest_error;
-    out.step_errors = price_errors(out.load);
+    look_at_prices(out);
     return out;
   }
 
@@ -187,7 +201,7 @@ class Service {
     return own > 0 ? rate / own : 1;
   }
 
-  ServedLoadAnswer play(double rate) {
+  ServedLoadAnswer play(double rate, bool pictures = false) {
     std::vector<std::unique_ptr<Scheduler>> replicas;
     std::vector<const StepTimes*> times;
     for (int i = 0; i < q_.replicas; ++i) {
@@ -197,14 +211,17 @@ class Service {
     Load load(q_, study_.study, pace(rate));
     std::array<Record, kLatencies.size()> records;
     std::uint64_t good = 0, seen = 0;
+    const auto timeline = pictures ? std::make_shared<ServedTimeline>() : nullptr;
     const ClusterRun run = play_cluster(
         replicas, times, q_.router, load.load(), q_.requests,
         [&](const AnsweredRequest& a) {
           const std::size_t part = std::min<std::size_t>(kParts - 1, seen++ * kParts / q_.requests);
           good += note(a, records, part) ? 1 : 0;
         },
-        [&](std::uint64_t done) { step_(done, q_.requests); });
-    return summary(run, records, good);
+        [&](std::uint64_t done) { step_(done, q_.requests); }, timeline.get());
+    ServedLoadAnswer out = summary(run, records, good, pictures);
+    out.timeline = timeline;
+    return out;
   }
 
   // Whether the request keeps every target itself, but those of ITL, which are of all tokens together.
@@ -228,7 +245,7 @@ class Service {
   }
 
   ServedLoadAnswer summary(const ClusterRun& run, std::array<Record, kLatencies.size()>& records,
-                           std::uint64_t good) const {
+                           std::uint64_t good, bool pictures) const {
     ServedLoadAnswer out;
     double busy = 0, prompting = 0, prompts = 0, answers = 0, found = 0, held = 0, running = 0;
     for (const ServedRequests& r : run.replicas) {
@@ -265,7 +282,7 @@ class Service {
       out.running = running / busy;
     }
     out.found = prompts > 0 ? found / prompts : 0;
-    for (std::size_t i = 0; i < records.size(); ++i) out.latencies[i] = told(records[i]);
+    for (std::size_t i = 0; i < records.size(); ++i) out.latencies[i] = told(records[i], pictures);
     if (q_.users == 0 && run.sent > 1 && run.last_sent > Seconds(0))
       out.sent_per_s = static_cast<double>(run.sent) / run.last_sent.value;
     drains(run, out);
@@ -328,14 +345,15 @@ class Service {
   }
 
   // Of a step that decodes as many requests as did on average.
-  ErrorTerms price_errors(const ServedLoadAnswer& load) const {
+  void look_at_prices(ServiceAnswer& out) const {
     Case c = study_.study;
     c.batch = decode_batch(std::max(2LL, mean_ - mean_ / 8));
-    c.batch.decode.front().count = std::max(1, static_cast<int>(std::lround(load.running)));
+    c.batch.decode.front().count = std::max(1, static_cast<int>(std::lround(out.load.running)));
     Plan plan = q_.plan;
     plan.batch = 1;
     Evaluator evaluator(c, study_.sweep().search.all_reduce);
-    return break_down(evaluator, plan).errors;
+    out.step_errors = break_down(evaluator, plan).errors;
+    out.narrow = narrow_warnings(c, std::span(&plan, 1), study_.sweep().search.all_reduce);
   }
 
   const Study& study_;

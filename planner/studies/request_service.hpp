@@ -4,8 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hardware/cost/error_terms.hpp"
@@ -49,6 +51,7 @@ struct ServiceQuestion {
   int replicas = 1;
   Router router = Router::round_robin;
   std::uint64_t seed = 1;
+  bool pictures = false;           // whether the answer has a timeline and curves, too
   std::vector<std::string> knobs;  // "max_num_seqs=256"
 };
 
@@ -62,6 +65,8 @@ struct ToldLatency {
   std::array<double, kToldQuantiles.size()> quantiles{};
   std::array<std::optional<double>, kToldQuantiles.size()> half_widths{};
   std::uint64_t count = 0;  // 0: nothing was measured, and all is 0
+  /// {seconds, part of them that is as short}, up to the longest, for pictures.
+  std::vector<std::pair<double, double>> curve{};
 };
 
 struct TargetResult {
@@ -84,10 +89,11 @@ struct ServedLoadAnswer {
   double found = 0;                                  // of prompts' tokens, in the prefix cache
   // Of the replicas' time: steps with prompts, steps that decode alone, nothing to do.
   double prompting = 0, decoding = 0, idle = 0;
-  double running = 0, kv_held = 0, kv_most = 0;  // means over steps of a replica; parts of the KV cache
-  double waiting = 0;                            // requests, mean over arrivals
-  ServedSeries series;                           // of all replicas, over time
-  std::optional<double> growth_per_s;            // of the requests that wait, of a load that does not drain
+  double running = 0, kv_held = 0, kv_most = 0;      // means over steps of a replica; parts of the KV cache
+  double waiting = 0;                                // requests, mean over arrivals
+  ServedSeries series;                               // of all replicas, over time
+  std::shared_ptr<const ServedTimeline> timeline{};  // nullptr unless pictures were asked for
+  std::optional<double> growth_per_s;  // of the requests that wait, of a load that does not drain
 };
 
 /// The largest rate that meets all targets, between one that does and one that does not; `low` 0: none does.
@@ -101,8 +107,9 @@ struct ServiceAnswer {
   ServiceKnobs knobs;
   ServedLoadAnswer load;  // at the asked rate, or at bracket->low (high, where none meets)
   std::optional<RateBracket> bracket;
-  ErrorTerms step_errors;  // of the prices of a step that decodes the mean batch
-  double step_error = 0;   // of interpolated steps: largest of a cell in use
+  ErrorTerms step_errors;          // of the prices of a step that decodes the mean batch
+  double step_error = 0;           // of interpolated steps: largest of a cell in use
+  std::vector<Diagnostic> narrow;  // of that step: narrow_warnings()
 };
 
 /// Throws UserError as no_play(), service_knobs() and traces do. `step` may throw to stop.
