@@ -152,13 +152,21 @@ Seconds ideal_overlap(Evaluator& e, const Plan& plan) {
   return ttl;
 }
 
-// The lowest TTL within which so many users are served, or more.
-Seconds fastest_with(const std::vector<Point>& frontier, long long users) {
-  Seconds best(std::numeric_limits<double>::infinity());
+// The fastest plan that serves so many users, or more; nullptr: none does.
+const Point* fastest_with(const std::vector<Point>& frontier, long long users) {
+  const Point* best = nullptr;
   for (const Point& p : frontier) {
-    if (p.plan.users() >= users) best = std::min(best, p.time);
+    if (p.plan.users() >= users && (best == nullptr || p.time < best->time)) best = &p;
   }
   return best;
+}
+
+// Of candidate over baseline, by measured costs.
+std::optional<ErrorBand> band_of_ratio(const Study& study, const Plan& baseline, const Plan& candidate) {
+  if (study.study.system.calibration.empty()) return std::nullopt;
+  Evaluator e(study.study, study.sweep().search.all_reduce);
+  const ErrorTerms slower = rating_of(e, baseline).errors;
+  return ratio_band(slower, rating_of(e, candidate).errors);
 }
 
 void compare_equal_users(const Study& study, FrontierRatios& r) {
@@ -171,12 +179,16 @@ void compare_equal_users(const Study& study, FrontierRatios& r) {
   };
   const std::vector<Point> candidate = frontier(study.sweep().compare.candidate),
                            baseline = frontier(study.sweep().compare.baseline);
+  const Point *best = nullptr, *beside = nullptr;
   for (const Point& p : candidate) {
-    const double ratio = fastest_with(baseline, p.plan.users()) / p.time;
-    if (!std::isfinite(ratio) || ratio <= r.equal_users) continue;
-    r.equal_users = ratio;
+    const Point* other = fastest_with(baseline, p.plan.users());
+    if (other == nullptr || other->time / p.time <= r.equal_users) continue;
+    r.equal_users = other->time / p.time;
     r.at_users = p.plan.users();
+    best = &p;
+    beside = other;
   }
+  if (best != nullptr) r.equal_users_band = band_of_ratio(study, beside->plan, best->plan);
 }
 
 }  // namespace
@@ -200,9 +212,7 @@ FrontierRatios frontier_ratios(const Study& study) {
 
   // "Users at the same budget": one request on 64 GPUs under TP, against Helix on the same 64.
   Evaluator e(study.study, o.all_reduce);
-  if (!study.study.system.calibration.empty())
-    r.interactivity_band =
-        ratio_band(rating_of(e, baseline.back().plan).errors, rating_of(e, candidate.back().plan).errors);
+  r.interactivity_band = band_of_ratio(study, baseline.back().plan, candidate.back().plan);
   Plan tp;
   tp.tpa = tp.tpf = 64;
   const Seconds budget = e.simulate(tp);

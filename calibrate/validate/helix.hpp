@@ -45,8 +45,9 @@ struct FrontierRatios {
       interactivity_band;  // by measured costs: nominal 90 % of ln(true / it), by the prices' errors [H65]
   double equal_users = 0;  // the other reading of "up to": largest ratio of speeds that serve as many users
   long long at_users = 0;  // how many
-  double throughput = 0;   // tokens/s/GPU at the baseline's lowest TTL
-  double users = 0;        // users on 64 GPUs within the TTL of TP64 at batch 1, over its one
+  std::optional<ErrorBand> equal_users_band;  // likewise
+  double throughput = 0;                      // tokens/s/GPU at the baseline's lowest TTL
+  double users = 0;           // users on 64 GPUs within the TTL of TP64 at batch 1, over its one
   double geometric_mean = 0;  // tokens/s/GPU over budgets of 1 to 2 x the baseline's lowest TTL
   double hopb_off = 0;        // largest loss of tokens/s/user at equal tokens/s/GPU without HOP-B
   double hopb_ideal = 0;      // the same against a perfect overlap of attention and exchange

@@ -114,14 +114,16 @@ std::string plans(const Ratios& r) {
 // Both readings of "up to": the fastest points, with the interval that errors of prices leave, and the
 // largest ratio of two plans that serve as many users.
 std::string readings(const Ratios& r) {
-  const auto off = [&](double log) { return r.interactivity * std::exp(log); };
-  const std::string interval =
-      r.interactivity_band ? fmt::format(" ({:.2f} to {:.2f}, nominal 90 % by the prices' errors)",
-                                         off(r.interactivity_band->low), off(r.interactivity_band->high))
-                           : "";
+  const auto interval = [](double ratio, const std::optional<ErrorBand>& band, const char* of) {
+    return band ? fmt::format(" ({:.2f} to {:.2f}{})", ratio * std::exp(band->low),
+                              ratio * std::exp(band->high), of)
+                : "";
+  };
   return fmt::format(
-      "interactivity of the fastest points {:.3f}{};\nat equal users at most {:.3f}, at {} user{}",
-      r.interactivity, interval, r.equal_users, r.at_users, r.at_users == 1 ? "" : "s");
+      "interactivity of the fastest points {:.3f}{};\nat equal users at most {:.3f}{}, at {} user{}",
+      r.interactivity,
+      interval(r.interactivity, r.interactivity_band, ", nominal 90 % by the prices' errors"), r.equal_users,
+      interval(r.equal_users, r.equal_users_band, ""), r.at_users, r.at_users == 1 ? "" : "s");
 }
 
 PaperSection settings_section(const ModelRatios& m) {
@@ -235,7 +237,10 @@ void add_silicon(PaperReport& report, const Study& study, const std::vector<Mode
   }
   s.items.emplace_back(
       "Costs of GB300 are GB200's at GB300's peaks: every op is extrapolated. The blog states neither its "
-      "baseline's\nplans nor the precision of its cache; ours is FP8. Its gains are \"up to\".");
+      "baseline's\nplans nor the precision of its cache; ours is FP8. Its gains are \"up to\". Plans of "
+      "all 72 GPUs are among ours, which TensorRT-LLM itself\nrefuses, since 72 ranks do not divide 128 "
+      "query "
+      "heads (--engine trtllm leaves them out).");
   report.sections.push_back(s);
   for (const HelixClaim& c : kSilicon) {
     const double ours = costs.back().ratios.*(c.ours);
