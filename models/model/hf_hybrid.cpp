@@ -236,8 +236,10 @@ void read_nemotron_h(Import& in) {
   if (const auto drafts = in.find("mtp_hybrid_override_pattern");
       drafts && in.drafts > 0 && drafts->text() != "*E")
     drafts->fault("mtp_hybrid_override_pattern: only *E (attention, then experts) is modelled");
+  // Tokens of a prompt that the scan takes at once: [G9] takes 128, as the published models say.
+  if (const auto chunk = in.find_number("chunk_size", limits::kContext); chunk && *chunk != 128)
+    in.note(fmt::format("chunk_size {}: scans of prompts are priced in chunks of 128 tokens", *chunk));
   in.ignore({"attention_head_dim",
-             "chunk_size",
              "conv_kernel",
              "expand",
              "intermediate_size",

@@ -78,7 +78,11 @@ std::vector<int> compress_ratios(Import& in) {
     for (const int type : *types) ratios.push_back(of_type[type]);
   const auto list = in.find("compress_ratios");
   if (!list) {
-    if (ratios.empty()) in.need("compress_ratios");  // a fault: it is missing
+    // Missing, or null where a list is needed: without compression all layers would see a short window alone.
+    if (ratios.empty()) {
+      if (const Reader at = in.need("compress_ratios"); in.root.has("compress_ratios"))
+        at.fault("compress_ratios: expected 0, 4 or 128 for each layer, found null");
+    }
     ratios.resize(in.layers, 0);
     return ratios;
   }
@@ -181,8 +185,12 @@ void read_glm_dsa(Import& in) {
     in.mixers.push_back(in.attention);
     in.mixers.back().index->shared = shared[i];
   }
-  in.ignore({"index_share_for_mtp_iteration"});
+  // Whether drafts reuse what the layers chose: they are priced as choosing for themselves.
+  in.flag("index_share_for_mtp_iteration");
 }
+
+constexpr std::int64_t kMostIterations = 100'000;
+constexpr double kMostTheta = 1e15;  // a base of angles
 
 void read_deepseek_v4(Import& in) {
   read_size(in);
@@ -210,8 +218,9 @@ void read_deepseek_v4(Import& in) {
   in.refuse("attention_bias", "biases of compressed attention are not modelled");
   in.refuse("mlp_bias", "biases of DeepSeek-V4's experts are not modelled");
   in.find("intermediate_size");  // another name of moe_intermediate_size
-  in.ignore({"hc_sinkhorn_iters", "hc_eps", "compress_rope_theta", "swiglu_limit", "partial_rotary_factor",
-             "expert_dtype", "num_local_experts"});
+  in.find_number("hc_sinkhorn_iters", kMostIterations, 0);
+  if (const auto theta = in.find("compress_rope_theta")) theta->number(0, kMostTheta);
+  in.ignore({"hc_eps", "swiglu_limit", "partial_rotary_factor", "expert_dtype", "num_local_experts"});
 }
 
 void read_minimax_m3(Import& in) {
@@ -232,7 +241,10 @@ void read_minimax_m3(Import& in) {
   const auto norm = in.find("qk_norm_type");
   in.m.qk_norm_whole = in.m.qk_norm && norm && norm->one_of({"per_layer", "per_head"}) == 0;
   if (in.flag("attention_output_gate")) in.attention.gate = OutputGate::full;
-  if (const auto config = in.find("sparse_attention_config")) {
+  const auto config = in.find("sparse_attention_config");
+  if (!config && in.root.has("sparse_attention_config"))
+    in.note("sparse_attention_config is null: all layers have full attention");
+  if (config) {
     config->allow_other_keys();
     const auto used = config->find("use_sparse_attention");
     if (!used || used->is_null() || used->boolean()) {

@@ -146,6 +146,12 @@ TEST(Kinds, FaultsOfNewKeysAreLocated) {
   EXPECT_THAT(fault_of(v4 + "[4]}"), ::testing::HasSubstr("compress_ratios: 1 entries for 2 layers"));
   EXPECT_THAT(fault_of(v4 + "[4, 128, 0]}"), ::testing::HasSubstr("compress_ratios: 3 entries for 2 layers"));
   EXPECT_EQ(fault_of(v4 + R"([4, 128, 0], "num_nextn_predict_layers": 1})"), "no error");
+  EXPECT_THAT(fault_of(v4 + "null}"),
+              ::testing::HasSubstr("compress_ratios: expected 0, 4 or 128 for each layer, found null"));
+  EXPECT_THAT(fault_of(v4 + R"([4, 128], "hc_sinkhorn_iters": "x"})"),
+              ::testing::HasSubstr("hc_sinkhorn_iters: expected an integer"));
+  EXPECT_THAT(fault_of(v4 + R"([4, 128], "compress_rope_theta": true})"),
+              ::testing::HasSubstr("compress_rope_theta: expected a number"));
   EXPECT_THAT(fault_of(v4 + "[4, 7]}"),
               ::testing::HasSubstr("compress_ratios[1]: expected 0, 4 or 128, found 7"));
 }
