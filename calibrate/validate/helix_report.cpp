@@ -237,10 +237,10 @@ void add_silicon(PaperReport& report, const Study& study, const std::vector<Mode
   }
   s.items.emplace_back(
       "Costs of GB300 are GB200's at GB300's peaks: every op is extrapolated. The blog states neither its "
-      "baseline's\nplans nor the precision of its cache; ours is FP8. Its gains are \"up to\". Plans of "
-      "all 72 GPUs are among ours, which TensorRT-LLM itself\nrefuses, since 72 ranks do not divide 128 "
-      "query "
-      "heads (--engine trtllm leaves them out).");
+      "baseline's\nplans nor the precision of its cache; ours is FP8. Its gains are \"up to\". Plans of all "
+      "72 "
+      "GPUs are among\nours, which TensorRT-LLM itself refuses, since 72 ranks do not divide 128 query heads "
+      "(--engine trtllm\nleaves them out).");
   report.sections.push_back(s);
   for (const HelixClaim& c : kSilicon) {
     const double ours = costs.back().ratios.*(c.ours);
