@@ -32,12 +32,21 @@ std::vector<std::string> names_of(const Calibration& c, const Form& form, std::s
   return {out.begin(), out.end()};
 }
 
-// What there is in the place of a name, and where a framework's kernels come from.
+// What there is in the place of a name, and which framework has it.
 std::vector<std::string> known_kernels(const std::string& name, const std::vector<std::string>& known,
-                                       const Reader& r, const std::string& framework,
-                                       const Catalogs& catalogs) {
+                                       const Reader& r, const System& system, const Form& form,
+                                       std::size_t column, const Catalogs& catalogs) {
   if (known.empty()) return {fmt::format("none of {} was", r.path())};
+  const std::string& framework = system.kernels.framework;
   std::vector<std::string> details = expected_one_of(name, known);
+  for (const std::string& other : kernel_list_names(catalogs.systems)) {
+    if (other == framework) continue;
+    const auto own = framework_calibration(system.calibration.name, other, catalogs.systems);
+    if (!own) continue;
+    const std::vector<std::string> theirs = names_of(*own, form, column);
+    if (std::find(theirs.begin(), theirs.end(), name) != theirs.end())
+      details.push_back(fmt::format("{0} is known with framework: {1}", name, other));
+  }
   const std::string whose = name.substr(0, name.find('/'));
   const std::vector<std::string> frameworks = kernel_list_names(catalogs.systems);
   if (name.find('/') != std::string::npos && whose != framework &&
@@ -49,7 +58,6 @@ std::vector<std::string> known_kernels(const std::string& name, const std::vecto
 std::optional<KernelRule> read_asked(const Reader& r, const System& system, const Form& form,
                                      std::size_t column, const Catalogs& catalogs) {
   const Calibration& c = system.calibration;
-  const std::string& framework = system.kernels.framework;
   KernelRule rule;
   rule.family = form.family;
   rule.asked = true;
@@ -59,7 +67,7 @@ std::optional<KernelRule> read_asked(const Reader& r, const System& system, cons
     const std::string name = item.text();
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       item.fault(fmt::format("no kernel {} of {} was measured here", name, form.family),
-                 known_kernels(name, known, r, framework, catalogs));
+                 known_kernels(name, known, r, system, form, column, catalogs));
       return std::nullopt;
     }
     const std::size_t slash = name.find('/');

@@ -227,6 +227,7 @@ TEST(Kernels, ThatWereNotMeasuredAreRefused) {
   EXPECT_THAT(refusal("{framework: vlm}"), HasSubstr("did you mean vllm?"));
   EXPECT_THAT(refusal("{attention_decode: fa3}"),
               HasSubstr("no kernel fa3 of attention_decode was measured here"));
+  EXPECT_THAT(refusal("{attention_decode: fa3}"), HasSubstr("fa3 is known with framework: sglang"));
   EXPECT_THAT(refusal("{framework: sglang, attention_decode: fa4}"), HasSubstr("did you mean fa3?"));
   EXPECT_THAT(refusal("{framework: sglang}", "h100-gti"), HasSubstr("has no calibration"));
   // Another framework's, and how it becomes known.
