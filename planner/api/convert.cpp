@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/engines/checkpoints.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/studies/plan_intervals.hpp"
 
 namespace shardline::api {
@@ -115,7 +116,7 @@ Precision precision_of(const Case& c) {
 
 Engine engine_of(const Case& c) {
   if (!c.engine) return {"ideal", std::nullopt, "bare kernels", {}};
-  return {c.engine->name, c.engine->version, c.engine->title, c.engine->assumes};
+  return {c.engine->name, c.engine->version, c.engine->title, assumed_of_engine(c)};
 }
 
 std::optional<Workload> asked_workload(const Study& study) {

@@ -13,6 +13,7 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launch_files.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -20,7 +21,7 @@ namespace shardline::cli {
 
 std::string assumed_text(const Case& c) {
   const EngineProfile& e = *c.engine;
-  std::vector<std::string> assumed = e.assumes;
+  std::vector<std::string> assumed = assumed_of_engine(c);
   // Of steps alone the scenario says how long they are.
   if (c.served.total() > 0)
     assumed.insert(assumed.begin(), fmt::format("{} tokens a step", e.tokens_of_step(c.system.device)));

@@ -13,6 +13,7 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/titles.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/studies/plan_cost.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -75,6 +76,8 @@ std::string basis_text(const PlanAnswer& a) {
   const std::string cache = assumed_cache_text(c), rest = c.engine ? assumed_text(c) : "";
   if (!cache.empty() || !rest.empty())
     out += fmt::format("; assumed: {}{}{}", cache, cache.empty() || rest.empty() ? "" : ", ", rest);
+  if (const std::string drafts = drafts_text(c); !drafts.empty())
+    out += "; " + drafts.substr(2, drafts.size() - 3);  // without its indent and its end of line
   if (c.engine && a.question.prefill())
     out +=
         fmt::format("; TTFT is of the steps: {} of its request path come on top, and the target holds both",

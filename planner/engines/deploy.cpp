@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/engines/dispatch_room.hpp"
+#include "planner/engines/draft_rules.hpp"
 #include "planner/engines/launch_rules.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/layers/share.hpp"
@@ -95,7 +96,7 @@ bool in_chunks(const Case& c, const Plan& p) {
 }
 
 long long step_tokens(const Case& c, const Plan& p) {
-  const long long decoding = requests_in(c.batch.decode) * p.batch;
+  const long long decoding = requests_in(c.batch.decode) * p.batch * new_tokens(p);
   return decoding + (in_chunks(c, p) ? chunk_tokens(c, p) : c.fresh_tokens() * p.batch);
 }
 
@@ -175,7 +176,8 @@ void put_sglang_exchange(Deployment& d, const Case& c, const Plan& p) {
   if (halves) put(d.options, "--enable-two-batch-overlap");
   const bool gathers = p[kExpertTokens] == ExpertTokens::gather;
   put(d.options, "--moe-a2a-backend", gathers ? "none" : "deepep");
-  const long long parts = p.tpa * (halves ? 2 : 1), most = (sequences_of_step(c, p) + parts - 1) / parts;
+  const long long parts = p.tpa * (halves ? 2 : 1), tokens = sequences_of_step(c, p) * new_tokens(p);
+  const long long most = (tokens + parts - 1) / parts;
   if (gathers || c.batch.prefills() || most <= kRoom) return;
   put(d.environment, "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK", most);
   put_queue_pairs(d, most);
@@ -327,7 +329,7 @@ std::vector<Deployment> deployments(const Case& c, const Plan& p) {
   for (Deployment& d : out) {
     note_dense_layers(c, p, d);
     allow_length(c, d);
-    if (p[kDrafts] > 0) d.unsaid = "shardline writes no options for drafts (MTP) yet";
+    put_drafts(c, p, d);
   }
   return out;
 }

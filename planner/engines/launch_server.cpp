@@ -6,6 +6,7 @@
 
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/dispatch_room.hpp"
+#include "planner/layers/share.hpp"
 
 namespace shardline::launch {
 
@@ -30,7 +31,7 @@ long long token_budget(const Server& s) {
   const long long tokens =
       c.batch.prefills() ? step_tokens(c, s.plan) : s.engine.tokens_of_step(c.system.device);
   // vLLM refuses fewer (config/scheduler.py:286-291 at v0.24.0).
-  return std::max(tokens, sequences(c, s.plan));
+  return std::max(tokens, sequences(c, s.plan) * new_tokens(s.plan));
 }
 
 std::string kv_name(const EngineProfile& engine, Dtype cache) {

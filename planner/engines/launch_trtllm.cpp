@@ -9,6 +9,7 @@
 
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/transfer_buffers.hpp"
+#include "planner/layers/share.hpp"
 #include "planner/search/memory.hpp"
 
 namespace shardline::launch {
@@ -30,7 +31,7 @@ std::string expert_kernels(const Case& c) {
 
 void put_tokens(const Server& s, LaunchOptions& o) {
   const Case& c = s.study;
-  const long long requests = sequences_of_step(c, s.plan);
+  const long long requests = sequences_of_step(c, s.plan) * new_tokens(s.plan);
   if (s.role == Role::generation) return put(o, "max_num_tokens", requests);
   // It refuses prompts above max_num_tokens unless it may cut them.
   put(o, "enable_chunked_prefill", c.batch.prefills() && !in_chunks(c, s.plan) ? "false" : "true");

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "planner/engines/launch_server.hpp"
+#include "planner/layers/share.hpp"
 
 namespace shardline::launch {
 
@@ -17,18 +18,20 @@ constexpr long long kGraph = 512;  // the largest by default (config/vllm.py:168
 constexpr int kDistributedPort = 29501, kRpcPort = 13345;  // defaults of --master-port; of the documentation
 
 // 1, 2, 4, multiples of 8 below 256, then of 16 (config/vllm.py:1721-1741).
-long long captured(long long requests) {
+long long captured(long long tokens) {
   for (const long long n : {1, 2, 4}) {
-    if (requests <= n) return n;
+    if (tokens <= n) return n;
   }
-  const long long step = requests <= 248 ? 8 : 16;
-  return (requests + step - 1) / step * step;
+  const long long step = tokens <= 248 ? 8 : 16;
+  return (tokens + step - 1) / step * step;
 }
 
-// The default's sizes or, where a step has more requests, as many as cover it; within the budget, which is a
-// size of its own.
+// The default's sizes or, where a step has more tokens, as many as cover it; within the budget, which is a
+// size of its own. With drafts sizes are rounded up to multiples of a request's tokens, and none beyond the
+// largest is kept (config/compilation.py:1482-1489@68afd7889723).
 long long largest_graph(const Server& s, long long budget) {
-  return std::min(budget, std::max(kGraph, captured(sequences_of_step(s.study, s.plan))));
+  const long long each = new_tokens(s.plan), all = captured(sequences_of_step(s.study, s.plan) * each);
+  return std::min(budget, std::max(kGraph, each > 1 ? captured(all + each - 1) : all));
 }
 
 std::string transfer_config(Role role) {

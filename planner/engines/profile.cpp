@@ -16,7 +16,6 @@ namespace shardline {
 namespace {
 
 constexpr long long kMostTokens = 1'000'000;
-constexpr int kMostRequests = 65536;
 constexpr long long kMostOfRange = 1'000'000'000;
 // For reports alone, which read them: calibrate/validate/served_tables.hpp.
 constexpr std::array kReported{"layouts",      "measured",     "left_out", "other_host",
@@ -146,17 +145,7 @@ void read_steps(const Reader& r, EngineProfile& p) {
 }
 
 void read_graphs(const Reader& r, EngineProfile& p) {
-  for (const Reader& size : r.at("sizes").items()) {
-    const int n = static_cast<int>(size.integer(1, kMostRequests));
-    if (!p.graphs.empty() && n <= p.graphs.back()) size.fault(size.path() + ": sizes ascend");
-    p.graphs.push_back(n);
-  }
-  if (const auto then = r.find("then")) {  // further sizes, evenly spaced
-    const int step = static_cast<int>(then->at("step").integer(1, kMostRequests));
-    const int to = static_cast<int>(then->at("to").integer(1, kMostRequests));
-    for (int n = (p.graphs.empty() ? 0 : p.graphs.back()) + step; n <= to; n += step) p.graphs.push_back(n);
-    then->no_other_keys();
-  }
+  p.graphs = read_graph_sizes(r);
   static_cast<void>(r.at("why").text());
   r.no_other_keys();
 }
@@ -234,6 +223,7 @@ EngineProfile read_engine(Document& document) {
   fuses.no_other_keys();
   read_steps(root.at("steps"), p);
   read_graphs(root.at("graphs"), p);
+  if (const auto v = root.find("drafts")) p.drafts = read_draft_steps(*v);
   read_eager(root.at("eager"), p);
   if (const auto v = root.find("two_batches")) read_two_batches(*v, p);
   if (const auto v = root.find("expert_tokens")) read_exchange(*v, p);
@@ -292,9 +282,18 @@ bool EngineProfile::takes_norms(const std::string& model_architecture, int hidde
   });
 }
 
-long long EngineProfile::padded(long long requests) const {
+long long EngineProfile::padded(long long requests, long long each) const {
+  if (each > 1) {
+    const long long graph = graph_of_drafts(drafts, graphs, requests, each);
+    return graph == 0 ? requests : graph;
+  }
   const auto at = std::lower_bound(graphs.begin(), graphs.end(), requests);
   return at == graphs.end() ? requests : *at;
+}
+
+bool EngineProfile::has_graph(long long requests, long long each) const {
+  if (each > 1) return graph_of_drafts(drafts, graphs, requests, each) > 0;
+  return graphs.empty() || requests <= graphs.back();
 }
 
 Seconds EngineProfile::launch_time(const Device& device) const {

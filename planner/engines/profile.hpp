@@ -15,6 +15,7 @@
 #include "hardware/cost/kernel_list.hpp"
 #include "hardware/machine/system.hpp"
 #include "planner/engines/cache_pools.hpp"
+#include "planner/engines/draft_steps.hpp"
 #include "planner/engines/kept_memory.hpp"
 #include "sim/base/units.hpp"
 
@@ -156,6 +157,7 @@ struct EngineProfile {
   std::map<Architecture, long long> step_tokens;  // of a step, by default; prompts are cut to fit
   bool shared_budget = false;                     // attention groups share it (SGLang), else each has one
   std::vector<int> graphs;  // batches that have a CUDA graph, ascending: others are padded to the next one
+  DraftSteps drafts;
   PromptGraphs prompt_graphs;
   TwoBatches two_batches = TwoBatches::none;
   TokenExchange tokens_to_experts;
@@ -175,8 +177,11 @@ struct EngineProfile {
   bool waits_in_version(const std::string& other) const;
   /// Whether an all-reduce of such a model takes the residual addition and the norm behind it along.
   bool takes_norms(const std::string& model_architecture, int hidden) const;
-  /// Requests of the step that a graph is replayed for: `requests` themselves beyond the largest one.
-  long long padded(long long requests) const;
+  /// Requests of the step that a graph is replayed for, each with `each` new tokens: 1, or 1 and its drafts
+  /// [P29]. `requests` themselves beyond the largest one.
+  long long padded(long long requests, long long each = 1) const;
+  /// Whether there is a graph for a step of so many requests.
+  bool has_graph(long long requests, long long each = 1) const;
   /// Host time of a kernel that is in no graph.
   Seconds launch_time(const Device& device) const;
   long long tokens_of_step(const Device& device) const;

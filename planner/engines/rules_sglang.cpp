@@ -8,6 +8,7 @@
 #include <array>
 
 #include "planner/engines/dispatch_room.hpp"
+#include "planner/engines/draft_rules.hpp"
 #include "planner/engines/sglang_experts.hpp"
 #include "planner/layers/share.hpp"
 
@@ -347,6 +348,9 @@ constexpr LaunchRule kPlans[]{
      two_batch_step},
     {"nodes", "a node holds whole stages, or a stage whole nodes",
      "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d", nodes},
+    kSglangDraftModel,
+    kSglangDraftStages,
+    kSglangDraftMixed,
 };
 
 constexpr PairRule kPairs[] = {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/engines/draft_rules.hpp"
 #include "planner/engines/launch_rules.hpp"
 #include "planner/engines/trtllm_caches.hpp"
 #include "planner/engines/trtllm_weights.hpp"
@@ -312,6 +313,10 @@ constexpr LaunchRule kPlans[]{
     {"helix_blocks", "a request has a block of tokens for every Helix rank",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/request_utils.py:381-387@fd3b44f15391",
      helix_blocks},
+    kTrtllmDraftModel,
+    kTrtllmDraftModules,
+    kTrtllmDraftStages,
+    kTrtllmDraftHelix,
 };
 
 // Both halves are of one case, so that blocks and types of their caches are alike, as they have to be.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "planner/engines/dispatch_room.hpp"
+#include "planner/engines/draft_rules.hpp"
 
 namespace shardline {
 
@@ -251,6 +252,12 @@ constexpr LaunchRule kPlans[]{
      dcp_interleave},
     {"dcp_queries", "DCP gathers queries: a later version can replicate their projection",
      "vllm-project/vllm vllm/envs.py@ee0da84ab9, without VLLM_DCP_Q_REPLICATE", dcp_queries},
+    kVllmDraftModel,
+    kVllmDraftModules,
+    kVllmDraftStages,
+    kVllmDraftGraphs,
+    kVllmDraftInterleave,
+    kVllmDraftDcp,
 };
 
 // Copies of KV heads that more ranks have for prompts than for answers are not told apart by who reads them.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/layers/cache_attention.hpp"
 #include "planner/layers/row_ops.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/two_batches.hpp"
@@ -33,21 +34,41 @@ std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
     return fmt::format("drafts are not for {}, whose module works on all of its residual streams",
                        c.model.name);
   if (!c.acceptance) return "drafts need an acceptance: how many of them a step keeps (key speculative)";
-  if (c.engine)
-    return fmt::format("drafts are of bare kernels so far: what {} does around them is not modelled",
-                       c.engine->title);
+  if (c.engine && !c.engine->drafts.told)
+    return fmt::format("the profile of {} says nothing of steps with drafts", c.engine->title);
+  if (c.disaggregated)
+    return "drafts are for servers that both prefill and decode: what one for prompts hands over of them is "
+           "not modelled";
   if (overlaps_batches(p)) return "overlap=two_batch is not with drafts";
   return std::nullopt;
 }
 
 double tokens_per_step(const Case& c, const Plan& p) {
-  if (p[kDrafts] == 0) return 1;
+  if (p[kDrafts] == 0 || !c.batch.decodes()) return 1;
   SL_CHECK(c.acceptance, "a plan with drafts has passed no_drafts()");
   return c.acceptance->at(p[kDrafts]).mean;
 }
 
+std::vector<std::string> assumed_of_engine(const Case& c) {
+  std::vector<std::string> out{c.acceptance ? c.engine->drafts.assumes : "no speculative decoding"};
+  out.insert(out.end(), c.engine->assumes.begin(), c.engine->assumes.end());
+  return out;
+}
+
+int later_passes(const Case& c, const Plan& p) {
+  if (c.engine && !c.engine->drafts.all_beside_prompts && c.batch.prefills()) return 0;
+  return std::max(0, p[kDrafts] - 1);
+}
+
+Case drafting_case(const Case& c) {
+  Case out = c;
+  for (const Segment& s : c.batch.prefill) out.batch.decode.push_back({s.length(), 1, s.count});
+  out.batch.prefill.clear();
+  return out;
+}
+
 void add_draft_input(ScheduleBuilder& b, const Case& c, const Plan& v) {
-  const Count rows = decode_rows(c, v), h = c.model.hidden;
+  const Count rows = decode_rows(c, v) + prefill_tokens(c, v), h = c.model.hidden;
   const Dtype act = c.precision.activations;
   const double row = static_cast<double>(h) * activation_size(c);
   b.begin_block("draft input");

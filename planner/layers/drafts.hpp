@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/ir/schedule.hpp"
 #include "planner/plan/case.hpp"
@@ -20,14 +21,26 @@ std::optional<DraftLayer> draft_layer(const Model& model);
 /// Why the case has no steps with the plan's drafts; nothing where it has, or the plan has none.
 std::optional<std::string> no_drafts(const Case& c, const Plan& plan);
 
-/// Tokens that a decode step yields of each request in the mean: 1, with drafts what is accepted of them
-/// beside it [P28]. The plan passes no_drafts().
+/// Tokens that a step yields of each request that decodes in the mean: 1, with drafts what is accepted of
+/// them beside it [P28]; 1 of steps in which none does. The plan passes no_drafts().
 double tokens_per_step(const Case& c, const Plan& plan);
+
+/// What the case's engine takes for granted, a line each: of drafts, if the case has an
+/// acceptance of any, or that there are none, and its profile's. Needs c.engine.
+std::vector<std::string> assumed_of_engine(const Case& c);
+
+/// Passes of the module behind the first, each over one token of a request: 1 less than the plan's drafts;
+/// none beside prompts under an engine that leaves them to the step that decodes (SGLang).
+int later_passes(const Case& c, const Plan& plan);
+
+/// The case of such a pass beside prompts: one token of every request of the step, those of prompts behind
+/// their own.
+Case drafting_case(const Case& c);
 
 /// What enters a module: the norms of hidden state and embedding, and the product [rows, 2H] x [2H, H] of
 /// both, whole on every rank (vllm model_executor/models/deepseek_mtp.py, DeepSeekMultiTokenPredictorLayer,
-/// eh_proj, at v0.24.0). Rows are the view's: with its drafts those that were verified, else one of a
-/// request.
+/// eh_proj, at v0.24.0). Rows are the view's: with its drafts those that were verified and those of prompts,
+/// else one of a request.
 void add_draft_input(ScheduleBuilder& b, const Case& c, const Plan& view);
 
 /// Elements of that product's matrix, of one module.

@@ -13,9 +13,9 @@ HostStarts host_starts(const Case& c, const Plan& p) {
       p[kPrefillChunk] > 0)
     return HostStarts::graph;
   const EngineProfile& e = *c.engine;
-  const Count decoding = decode_requests(c, p);
   if (!c.batch.prefills())
-    return e.graphs.empty() || decoding <= e.graphs.back() ? HostStarts::graph : HostStarts::kernels;
+    return e.has_graph(decode_requests(c, p), new_tokens(p)) ? HostStarts::graph : HostStarts::kernels;
+  const Count decoding = decode_tokens(c, p);
   const PromptGraphs& g = e.prompt_graphs;
   // Two halves of a batch run from a graph of the whole step or from none: UBatchWrapper.__call__ of vLLM
   // v0.24.0, v1/worker/gpu_ubatch_wrapper.py.

@@ -214,7 +214,7 @@ Count decode_rows(const Case& c, const Plan& p) {
   const Count requests = decode_requests(c, p), each = new_tokens(p);
   const bool graph = c.engine && !c.batch.prefills();  // of steps that only decode [P18]
   if (!graph) return rank_share(requests * each, p.cp);
-  return rank_share(rank_share(c.engine->padded(requests * c.graph_parts), c.graph_parts) * each, p.cp);
+  return rank_share(rank_share(c.engine->padded(requests * c.graph_parts, each), c.graph_parts) * each, p.cp);
 }
 
 int out_proj_ranks(const Plan& p) {

@@ -55,10 +55,10 @@ void add_host(ScheduleBuilder& b, const Case& c, const Plan& p) {
 
 // Every decoding token is turned into logits, and the last one of each prefill, by the TP group that holds
 // it.
-void add_head(ScheduleBuilder& b, const Case& c, const Plan& p, const char* name = "head") {
+void add_head(ScheduleBuilder& b, const Case& c, const Plan& p, bool drafts = false) {
   const Count tokens = decode_rows(c, p) * p.dp, all = tokens + prefill_sequences(c, p) * p.dp;
   const int ranks = stage_ranks(p);
-  b.begin_block(name);
+  b.begin_block(drafts ? "draft head" : "head");
   add_residual_end(b, c, all);
   const ModuleType t = c.precision.of(Module::head);
   b.gemm("lm head", Part::head, t.weights, t.math,
@@ -75,7 +75,7 @@ void add_head(ScheduleBuilder& b, const Case& c, const Plan& p, const char* name
     b.elementwise("hand out the document", Part::hop, OpKind::elementwise, {}, 0);
     b.drive(Drive::eager);
   }
-  if (waits_for_host(c, p)) add_host(b, c, p);
+  if (!drafts && waits_for_host(c, p)) add_host(b, c, p);  // once a step
   b.end_block();
 }
 
@@ -93,7 +93,7 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
       return f.dense() ? layer.dense_ffn(f) : layer.expert_ffn(f);
     }
     case BlockKind::head:
-      return add_head(b, c, p, block.draft ? "draft head" : "head");
+      return add_head(b, c, p, block.draft);
     case BlockKind::draft_input:
       return add_draft_input(b, c, p);
     case BlockKind::receive:
@@ -258,15 +258,16 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
 }
 
 // [P29] Behind the head that says which tokens are accepted: the first pass of the module is over all that
-// were verified, whose keys its cache lacks, the others over the token that the pass before drafted.
+// were verified, and over all tokens of prompts, whose keys its cache lacks, the others over the token that
+// the pass before drafted.
 void run_drafts(ScheduleBuilder& b, const Case& c, const Plan& p, const Placed& at) {
   if (p[kDrafts] == 0) return;
   const DraftLayer layer = *draft_layer(c.model);
   const BlockIndex head = at.draft(BlockKind::head);
   b.run({at[BlockKind::draft_input], at.attention(layer.attention), at.ffn(layer.ffn), head});
-  if (p[kDrafts] > 1)
+  if (const int later = later_passes(c, p); later > 0)
     b.run({at.draft(BlockKind::draft_input), at.draft(BlockKind::attention), at.draft(BlockKind::ffn), head},
-          p[kDrafts] - 1);
+          later);
 }
 
 // Steps of one round.
@@ -343,6 +344,8 @@ void add_woven(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
 
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block) {
   if (is_woven(block.kind)) return add_woven(b, c, v, block);
+  if (block.draft && block.kind != BlockKind::head && c.batch.prefills())
+    return add_block(b, drafting_case(c), v, block);
   const Count rows = decode_rows(c, v) + prefill_tokens(c, v);
   LayerFlow none;
   if (block.kind != BlockKind::attention || !c.batch.prefills())

@@ -55,7 +55,7 @@ void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
   if (p[kDrafts] == 0) return;
   out.push_back({BlockKind::draft_input});
   out.push_back({BlockKind::head, 0, true});
-  if (p[kDrafts] == 1) return;
+  if (later_passes(c, p) == 0) return;
   const DraftLayer layer = *draft_layer(c.model);
   out.push_back({BlockKind::draft_input, 0, true});
   out.push_back({BlockKind::attention, layer.attention, true});

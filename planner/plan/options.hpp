@@ -119,13 +119,13 @@ inline constexpr OptionOf<ExpertTokens> kExpertTokens({
     .words = kExpertTokensWords,
 });
 
-/// [P29] Drafts that a step verifies, of every request: it then has 1 + drafts new tokens.
+/// [P29] Drafts that a step verifies, of every request that decodes: it then has 1 + drafts new tokens.
+/// Prompts beside them pass once, the module included.
 inline constexpr OptionOf<int> kDrafts({
     .key = "drafts",
     .help = "tokens that multi-token prediction drafts and a step verifies, of every request",
     .most = 64,
     .prefills = false,
-    .mixes = false,  // passes of a module beside prompts would run the prompts again
 });
 
 }  // namespace shardline

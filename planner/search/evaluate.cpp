@@ -20,7 +20,8 @@ DecodeMetrics decode_metrics(const Case& c, Seconds ttl, const Plan& plan, doubl
   m.tokens_per_s_user = 1 / ttl.value;
   m.tokens_per_s_gpu = m.users * decoding / (ttl.value * plan.gpus());
   m.prefilled_per_s_gpu =
-      static_cast<double>(c.fresh_tokens()) * static_cast<double>(plan.users()) / (ttl.value * plan.gpus());
+      static_cast<double>(c.fresh_tokens()) * static_cast<double>(plan.users()) /
+      (ttl.value * tokens_per_step(c, plan) * plan.gpus());  // once a step, which may yield several tokens
   return m;
 }
 

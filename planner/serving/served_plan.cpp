@@ -4,7 +4,10 @@
 
 #include "planner/engines/launchable.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "planner/layers/drafts.hpp"
+#include "planner/layers/share.hpp"
 #include "planner/layers/two_batches.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/error.hpp"
 
@@ -62,9 +65,18 @@ ServedEvaluator::ServedEvaluator(const Case& c, AllReduceRule rule, std::shared_
   SL_CHECK(case_.engine != nullptr, "who serves is known");
 }
 
+// The whole step: an evaluator's times are of a token, of which one with drafts yields several.
 Seconds ServedEvaluator::step(const Plan& plan, const Batch& batch) {
   case_.batch = batch;
-  return evaluator_.simulate(with_both_halves(case_, plan));
+  return evaluator_.simulate(with_both_halves(case_, plan)) * tokens_per_step(case_, plan);
+}
+
+double ServedEvaluator::steps_of(const Plan& plan, long long output) {
+  const int k = plan[kDrafts];
+  if (k == 0 || output < 2) return static_cast<double>(std::max(1LL, output - 1));
+  const auto known = steps_.find({k, output});
+  if (known != steps_.end()) return known->second;
+  return steps_[{k, output}] = steps_of_answer(case_.acceptance->at(k), output - 1);
 }
 
 void ServedEvaluator::serve(ServedWorkload workload, Point& point) {
@@ -106,7 +118,8 @@ long long ServedEvaluator::budget(const Plan& plan, long long requests) const {
   const long long all = engine.tokens_of_step(case_.system.device);
   const long long own = engine.shared_budget ? std::max(1LL, all / plan.dp) : all;
   // Decoding requests come first in a mixed step; an eighth is left to prompts in any case.
-  return engine.prefill == PrefillPolicy::mixed ? std::max({own - requests, own / 8, 1LL}) : own;
+  const long long decoding = requests * new_tokens(plan);
+  return engine.prefill == PrefillPolicy::mixed ? std::max({own - decoding, own / 8, 1LL}) : own;
 }
 
 Seconds ServedEvaluator::prompt_alone(const Plan& plan, long long input, long long prompts) {
@@ -152,8 +165,13 @@ ServedPlan ServedEvaluator::of(Plan plan, const ServedWorkload& workload) {
   if (room == 0) return out;
   out.decode.decode = {{workload.context() - 1, 1, static_cast<int>(room)}};
   out.times.decode = step(plan, out.decode);
-  const ServedLoad load{static_cast<double>(workload.input), static_cast<double>(workload.output),
-                        static_cast<double>(each), workload.equal_lengths, workload.rounds};
+  // [P29] The closed form counts steps: with drafts an answer takes fewer of them than it has tokens, and not
+  // all answers as many, so that users of equal lengths drift apart, too.
+  const double steps = steps_of(plan, workload.output);
+  const ServedLoad load{static_cast<double>(workload.input),
+                        plan[kDrafts] > 0 ? 1 + steps : static_cast<double>(workload.output),
+                        static_cast<double>(each), workload.equal_lengths && plan[kDrafts] == 0,
+                        workload.rounds};
   const long long most = std::clamp<long long>(budget(plan, room) / workload.input, 1, room);
   const PackedServing packed = packed_serving(engine, load, most, [&](long long prompts) {
     ServedTimes times = out.times;
@@ -161,6 +179,7 @@ ServedPlan ServedEvaluator::of(Plan plan, const ServedWorkload& workload) {
     return times;
   });
   out.served = packed.served;
+  if (plan[kDrafts] > 0) out.served.tpot *= steps / static_cast<double>(std::max(1LL, workload.output - 1));
   out.times = packed.used;
   const double requests = out.served.requests_per_s * static_cast<double>(groups) / plan.gpus();
   out.output_per_s_gpu = requests * static_cast<double>(workload.output);

@@ -1,7 +1,9 @@
 // Steady serving of one plan: its own steps, lowered and timed, in the closed form of served.hpp.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "planner/search/pareto.hpp"
 #include "planner/search/provenance.hpp"
@@ -10,8 +12,8 @@
 namespace shardline {
 
 struct ServedPlan {
-  Served served;  // of one attention group
-  ServedTimes times;
+  Served served;        // of one attention group; TPOT is of a token
+  ServedTimes times;    // of whole steps, which yield several tokens of a request where the plan drafts
   long long users = 0;  // of the deployment
   Batch decode;         // what its steps decode between prompts, of one attention group
   double output_per_s_gpu = 0, input_per_s_gpu = 0;  // tokens
@@ -62,9 +64,12 @@ class ServedEvaluator {
   void time_prompts(const Plan& plan, long long input, long long requests, long long prompts,
                     const Batch& decode, ServedTimes& out);
   long long budget(const Plan& plan, long long requests) const;
+  /// Steps that an answer of so many tokens takes behind its prompt's, in the mean [P28].
+  double steps_of(const Plan& plan, long long output);
 
   Case case_;
   Evaluator evaluator_;
+  std::map<std::pair<int, long long>, double> steps_;  // by drafts and tokens of an answer
 };
 
 }  // namespace shardline

@@ -216,6 +216,9 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
       !same_engine(c.engine->name, "trtllm"))
     return fmt::format("the scheduler of {} is not played, those of vllm, sglang and trtllm are",
                        c.engine->title);
+  if (plan[kDrafts] > 0)
+    return "its drafts yield tokens by chance in each step, which is not played yet: sweep and plan have "
+           "them on average";
   if (plan.dp > 1)
     return "its attention groups are engines of their own behind one barrier, which is not played yet";
   if (plan.pp > 1) return "its pipeline has several steps on their way at once, which is not played yet";

@@ -86,6 +86,50 @@ TEST(Drafts, P29OneRankComputesWhatIsVerifiedAndDrafted) {
   }
 }
 
+// Beside prompts the model and the first pass of a module run over their tokens, too, and the later passes
+// over one more of each.
+TEST(Drafts, P29PromptsPassOnceAndAreDraftedFor) {
+  Case c = dense_case();
+  const double prompt = 100;
+  c.batch.prefill = {{0, 100}};
+  const Model& m = c.model;
+  const double h = m.hidden, table = h * m.vocab;
+  const double layer = attention_matrices(m, m.attentions.front()) + 3 * h * m.ffns.front().inner;
+  const double module = layer + 2 * h * h;
+  const Attention& a = m.attentions.front();
+  const double pair = 4.0 * a.q_heads * a.head_dim;
+  for (const int k : {1, 2, 5}) {
+    SCOPED_TRACE(k);
+    const double verified = 1 + k, n = kContext;
+    const Sums s = sums_of(c, "tensor:tpa=1,batch=3,drafts=" + std::to_string(k));
+    const double rows = verified + prompt, later = k - 1;
+    EXPECT_PRED2(near, s.products,
+                 3 * 2 *
+                     (rows * (m.layers() * layer + module) + (verified + 1) * table + 2 * table +
+                      later * 2 * (module + table)));
+    const double seen = verified * n + k * (k + 1) / 2.0 + prompt * (prompt + 1) / 2;
+    EXPECT_PRED2(near, s.attention, 3 * pair * (seen * (m.layers() + 1) + later * (n + prompt + 1)));
+  }
+}
+
+// A step yields tokens of those that decode; one of prompts alone takes its own time.
+TEST(Drafts, P29AStepOfPromptsYieldsNoMore) {
+  Case c = dense_case();
+  const Plan p = plan_of(c, "tensor:tpa=1,drafts=3");
+  EXPECT_GT(tokens_per_step(c, p), 1);
+  c.batch = prefill_batch({{0, 1000}});
+  EXPECT_EQ(tokens_per_step(c, p), 1);
+}
+
+// Prompts beside a step are computed once a step, not once a token of it.
+TEST(Drafts, P29PromptsAreCountedByStep) {
+  Case c = dense_case();
+  c.batch.prefill = {{0, 100}};
+  const Plan p = plan_of(c, "tensor:tpa=1,drafts=3");
+  const Seconds step(0.01), token = step / tokens_per_step(c, p);
+  EXPECT_PRED2(near, decode_metrics(c, token, p).prefilled_per_s_gpu, 100 / 0.01);
+}
+
 TEST(Drafts, P29AModuleHasWeightsAndACacheOfItsOwn) {
   const Case c = dense_case();
   const Model& m = c.model;
@@ -204,7 +248,18 @@ TEST(Drafts, P29RefusalsSayWhatIsMissing) {
             "llama-3.1-8b has no module of multi-token prediction: drafts need one");
   c = dense_case();
   c.batch.prefill = {{0, 100}};
-  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "drafts is for decoding") << "beside prompts";
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "") << "beside prompts";
+  c.disaggregated = true;
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"),
+            "drafts are for servers that both prefill and decode: what one for prompts hands over of them is "
+            "not modelled");
+  c.disaggregated = false;
+  EngineProfile silent;
+  silent.title = "an engine";
+  c.engine = std::make_shared<const EngineProfile>(silent);
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"),
+            "the profile of an engine says nothing of steps with drafts");
+  c.engine = nullptr;
   c.batch = prefill_batch({{0, 100}});
   EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "drafts is for decoding");
 }

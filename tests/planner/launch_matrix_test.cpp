@@ -77,6 +77,51 @@ struct Engine {
   ModuleType experts() const { return c.precision.of(Module::experts); }
 };
 
+// Tokens of a request in a step: 1, and its drafts.
+long long each(const Engine& e) { return 1 + e.p[kDrafts]; }
+
+// vLLM: config/speculative.py:805-819, config/model.py:1176-1182, v1/worker/cp_utils.py:25-29,
+// config/compilation.py:1459-1503@68afd7889723.
+void vllm_drafts(Engine& e) {
+  const auto at = e.words.find("--speculative-config");
+  e.wants((at != e.words.end()) == (e.p[kDrafts] > 0), "drafts");
+  if (at == e.words.end()) return;
+  e.wants(at->second == fmt::format(R"('{{"method":"mtp","num_speculative_tokens":{}}}')", e.p[kDrafts]),
+          at->second);
+  e.wants(e.number("--pipeline-parallel-size") == 1, "MTP in stages");
+  e.wants(e.number("--cp-kv-cache-interleave-size") == 1, "MTP with an interleave");
+  const long long most = e.number("--max-cudagraph-capture-size"),
+                  tokens = e.number("--max-num-seqs") * each(e);
+  e.wants(e.number("--max-num-batched-tokens") >= tokens, "budget >= tokens of requests");
+  e.wants((std::min(most, tokens) + each(e) - 1) / each(e) * each(e) <= most, "no size is left");
+}
+
+// SGLang 0.5.14: server_args.py:6651-6684, arg_groups/speculative_hook.py:382-390.
+void sglang_drafts(Engine& e) {
+  e.wants(e.has("--speculative-algorithm") == (e.p[kDrafts] > 0), "drafts");
+  if (e.p[kDrafts] == 0) return;
+  e.wants(e.is("--speculative-algorithm", "EAGLE"), "EAGLE is of modules, too");
+  e.wants(e.number("--speculative-num-steps") == e.p[kDrafts], "steps");
+  e.wants(e.number("--speculative-eagle-topk") == 1, "a chain");
+  e.wants(e.number("--speculative-num-draft-tokens") == each(e), "adjusted to steps + 1");
+  e.wants(e.number("--pp-size") == 1 && !e.has("--enable-mixed-chunk"),
+          "speculation in stages or mixed chunks");
+  e.wants(e.has("--max-running-requests"), "48 requests where nobody says so");
+}
+
+// TensorRT-LLM: docs/source/features/feature-combination-matrix.md@01edceae1757, speculative-decoding.md.
+void trtllm_drafts(Engine& e) {
+  e.wants(e.has("speculative_config.decoding_type") == (e.p[kDrafts] > 0), "drafts");
+  if (e.p[kDrafts] == 0) return;
+  e.wants(e.is("speculative_config.decoding_type", "MTP"), "MTP");
+  e.wants(e.number("speculative_config.max_draft_len") == e.p[kDrafts] &&
+              e.number("speculative_config.num_nextn_predict_layers") == e.p[kDrafts],
+          "both lengths are equal");
+  e.wants(e.number("pipeline_parallel_size") == 1 && e.number("context_parallel_size") == 1,
+          "stages or Helix");
+  e.wants(e.number("max_num_tokens") >= e.number("max_batch_size") * each(e), "tokens of drafts");
+}
+
 // QKVParallelLinear of both: whole query heads on each rank, KV heads shared or copied evenly.
 void heads(Engine& e, long long tp) {
   for (const Attention& a : e.c.model.attentions) {
@@ -204,9 +249,9 @@ void trtllm_asserts(Engine& e) {
 }
 
 void hold(Engine& e, const std::string& engine) {
-  if (engine == "vllm") vllm_asserts(e);
-  if (engine == "sglang") sglang_asserts(e);
-  if (engine == "trtllm") trtllm_asserts(e);
+  if (engine == "vllm") vllm_asserts(e), vllm_drafts(e);
+  if (engine == "sglang") sglang_asserts(e), sglang_drafts(e);
+  if (engine == "trtllm") trtllm_asserts(e), trtllm_drafts(e);
 }
 
 // Experts as checkpoints store them.
@@ -224,6 +269,7 @@ std::vector<Case> cases_of(const std::string& model, const char* system, const s
         if (experts != in_bf16 && (!has_experts(c.model) || kv == Dtype::fp4)) continue;
         c.precision.kv = kv;
         c.batch = batch;
+        accepts_drafts(c);
         if (!does_not_start(c)) out.push_back(std::move(c));
       }
     }
@@ -232,7 +278,7 @@ std::vector<Case> cases_of(const std::string& model, const char* system, const s
 }
 
 // Of every strategy some of its plans for so many GPUs, with every choice of how tokens reach experts and
-// whether halves of a batch overlap.
+// whether halves of a batch overlap; each also with drafts, where it may have any.
 std::vector<Plan> plans_of(const Case& c) {
   std::vector<Plan> out;
   for (const Strategy* s : strategies()) {
@@ -243,13 +289,16 @@ std::vector<Plan> plans_of(const Case& c) {
     for (std::size_t i = 0; i < all.size(); i += step) {
       out.push_back(all[i]);
       out.back().batch = std::max(all[i].batch, static_cast<int>(1 + i % 40));
+      Plan drafts = out.back();
+      drafts.set(kDrafts, static_cast<int>(1 + i % 5));
+      if (s->reads(kDrafts) && !check_plan(c, drafts)) out.push_back(drafts);
     }
   }
   return out;
 }
 
 void try_engine(const std::string& engine) {
-  int started = 0, models = 0;
+  int started = 0, models = 0, drafting = 0;
   std::set<std::string> strategies_started;
   const auto launched = profile(engine);
   for (const std::string& model : catalog_names(source_path("models/catalog"))) {
@@ -267,6 +316,7 @@ void try_engine(const std::string& engine) {
                 << model << " on " << system << ": " << to_string(p) << "\n"
                 << server.lines.front();
             strategies_started.insert(std::string(to_string(p.strategy)));
+            drafting += p[kDrafts] > 0 ? 1 : 0;
             ++started;
           }
         }
@@ -274,8 +324,9 @@ void try_engine(const std::string& engine) {
     }
     models += started > before;
   }
-  fmt::print("{}: {} servers of {} models, {} strategies\n", engine, started, models,
-             strategies_started.size());
+  fmt::print("{}: {} servers of {} models, {} strategies, {} with drafts\n", engine, started, models,
+             strategies_started.size(), drafting);
+  EXPECT_GT(drafting, 30);
   EXPECT_GT(started, 1'000);
   EXPECT_GT(models, 20);
   EXPECT_GE(strategies_started.size(), 3u);

@@ -8,6 +8,7 @@
 
 #include "planner/engines/launchable.hpp"
 #include "planner/engines/profile.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline::testing {
@@ -43,9 +44,9 @@ inline Case case_of(const std::string& engine, const Try& t) {
 
 inline constexpr const char *kR1 = "deepseek-r1", *kL70 = "llama-3.1-70b", *kL405 = "llama-3.1-405b",
                             *kQwen = "qwen3-235b-a22b", *kQwen14 = "qwen-2.5-14b", *kYi = "yi-34b-200k",
-                            *kOss = "gpt-oss-120b", *kV32 = "deepseek-v3.2", *kQwen35 = "qwen3.5-397b-a17b",
-                            *kNemotron = "nemotron-3-super-120b-a12b", *kGb = "gb200-nvl72",
-                            *kH100 = "h100-hgx", *kA100 = "a100-sxm";
+                            *kOss = "gpt-oss-120b", *kV32 = "deepseek-v3.2", *kM3 = "minimax-m3",
+                            *kQwen35 = "qwen3.5-397b-a17b", *kNemotron = "nemotron-3-super-120b-a12b",
+                            *kGb = "gb200-nvl72", *kH100 = "h100-hgx", *kA100 = "a100-sxm";
 
 inline void in_blocks(Case& c) { c.precision.weights = Dtype::fp8_block; }
 inline void cached_in_fp8(Case& c) { c.precision.kv = Dtype::fp8; }
@@ -86,6 +87,10 @@ inline void mxfp4_in_fp8(Case& c) {
   experts_in_mxfp4(c);
   c.precision.expert_math = Dtype::fp8;
 }
+inline void accepts_drafts(Case& c) {
+  c.acceptance = std::make_shared<const AcceptanceCurve>(AcceptanceForm{0.8, 0.9});
+}
+inline void accepts_drafts_of_three(Case& c) { accepts_drafts(c), c.model.drafts->count = 3; }
 inline void prefills(Case& c) { c.batch = prefill_batch({{0, 32'768}}); }
 inline void is_served(Case& c) { c.served = {8'192, 1'024}; }
 inline void mixes(Case& c) { c.batch.prefill = {{0, 1'000}}; }

@@ -146,6 +146,15 @@ inline const std::vector<RuleCase> kSglang{
     {"nodes",
      {kL70, kGb, "pipeline:pp=2,tpa=6,tpf=6", twelves},
      {kL70, kGb, "pipeline:pp=3,tpa=4,tpf=4", twelves}},
+    {"draft_model",
+     {kM3, kGb, "tensor:tpa=4,ep=4,drafts=2", accepts_drafts},
+     {kM3, kGb, "tensor:tpa=4,ep=4", accepts_drafts}},
+    {"draft_stages",
+     {kR1, kGb, "pipeline:pp=2,tpa=4,ep=4,drafts=2", accepts_drafts},
+     {kR1, kGb, "tensor:tpa=8,ep=8,drafts=2", accepts_drafts}},
+    {"draft_mixed",
+     {kR1, kGb, "tensor:tpa=8,ep=8,drafts=2", [](Case& c) { accepts_drafts(c), mixes(c); }},
+     {kR1, kGb, "tensor:tpa=8,ep=8", [](Case& c) { accepts_drafts(c), mixes(c); }}},
 };
 
 }  // namespace shardline::testing

@@ -145,6 +145,19 @@ inline const std::vector<RuleCase> kTrtllm{
     {"helix_blocks",
      {kR1, kGb, "helix:kvp=4,ep=4,value_up=after", of_two_blocks},
      {kR1, kGb, "helix:kvp=2,ep=2,value_up=after", of_two_blocks}},
+    {"draft_model",
+     {kR1, kGb, "tensor:tpa=8,ep=8,drafts=2",
+      [](Case& c) { accepts_drafts(c), c.model.architecture = "KimiK25ForConditionalGeneration"; }},
+     {kR1, kGb, "tensor:tpa=8,ep=8,drafts=2", accepts_drafts}},
+    {"draft_modules",
+     {kR1, kGb, "tensor:tpa=8,ep=8,drafts=4", accepts_drafts_of_three},
+     {kR1, kGb, "tensor:tpa=8,ep=8,drafts=3", accepts_drafts_of_three}},
+    {"draft_stages",
+     {kR1, kGb, "pipeline:pp=2,tpa=4,ep=4,drafts=2", accepts_drafts},
+     {kR1, kGb, "pipeline:pp=2,tpa=4,ep=4", accepts_drafts}},
+    {"draft_helix",
+     {kR1, kGb, "helix:kvp=8,ep=8,value_up=after,drafts=2", accepts_drafts},
+     {kR1, kGb, "helix:kvp=8,ep=8,value_up=after", accepts_drafts}},
 };
 
 }  // namespace shardline::testing

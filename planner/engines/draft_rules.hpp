@@ -1,0 +1,95 @@
+// What engines start with drafts of a model's own module, and the options that say it. planner/README.md
+// [P29].
+#pragma once
+
+#include "planner/engines/deploy.hpp"
+#include "planner/engines/launch_rules.hpp"
+
+namespace shardline {
+
+/// Why the engine's plans of a model have no drafts, whatever else they are: it has no class of the model's
+/// module. Nothing where it has, where nobody has read it, or the model has no module.
+std::optional<std::string> no_module_of(const EngineProfile& engine, const Model& model);
+
+/// Options of the plan's drafts, behind those of its degrees; nothing of a plan without. Of one that the
+/// engine does not start with drafts, why no file says it.
+void put_drafts(const Case& c, const Plan& plan, Deployment& d);
+
+Complaint vllm_draft_model(const Case& c, const Plan& p);
+Complaint vllm_draft_modules(const Case& c, const Plan& p);
+Complaint vllm_draft_stages(const Case& c, const Plan& p);
+Complaint vllm_draft_graphs(const Case& c, const Plan& p);
+Complaint vllm_draft_interleave(const Case& c, const Plan& p);
+Complaint vllm_draft_dcp(const Case& c, const Plan& p);
+Complaint sglang_draft_model(const Case& c, const Plan& p);
+Complaint sglang_draft_mixed(const Case& c, const Plan& p);
+Complaint trtllm_draft_model(const Case& c, const Plan& p);
+Complaint trtllm_draft_modules(const Case& c, const Plan& p);
+Complaint trtllm_draft_helix(const Case& c, const Plan& p);
+/// Of engines that draft in one stage alone, whatever the model.
+Complaint drafts_in_stages(const Case& c, const Plan& p);
+
+inline constexpr LaunchRule kVllmDraftModel{
+    "draft_model", "it has classes of modules that draft for some architectures",
+    "vllm-project/vllm vllm/config/speculative.py:310-560, vllm/model_executor/models/registry.py:598-641"
+    "@68afd7889723, of 23 June 2026, near v0.24.0",
+    vllm_draft_model};
+inline constexpr LaunchRule kVllmDraftModules{
+    "draft_modules", "more drafts than modules are a multiple of these",
+    "vllm-project/vllm vllm/config/speculative.py:805-819@68afd7889723, of 23 June 2026, near v0.24.0",
+    vllm_draft_modules};
+inline constexpr LaunchRule kVllmDraftStages{
+    "draft_stages", "several stages need a class of the module that runs in stages (SupportsPP)",
+    "vllm-project/vllm vllm/config/model.py:1176-1182, vllm/config/speculative.py:985-1003,1053, "
+    "vllm/model_executor/models/deepseek_mtp.py:208@68afd7889723, of 23 June 2026, near v0.24.0; "
+    "docs/features/speculative_decoding/README.md:193",
+    vllm_draft_stages};
+inline constexpr LaunchRule kVllmDraftGraphs{
+    "draft_graphs",
+    "the module of DeepSeek-V3.2 runs without graphs, kernel by kernel, which has no price here",
+    "vllm-project/vllm vllm/config/speculative.py:600-602@68afd7889723, of 23 June 2026, near v0.24.0",
+    vllm_draft_graphs};
+inline constexpr LaunchRule kVllmDraftInterleave{
+    "draft_interleave", "DCP with drafts deals tokens out one by one",
+    "vllm-project/vllm vllm/v1/worker/cp_utils.py:25-29, vllm/v1/attention/backend.py:755@68afd7889723, of "
+    "23 June 2026, near v0.24.0: no backend sets supports_mtp_with_cp_non_trivial_interleave_size",
+    vllm_draft_interleave};
+inline constexpr LaunchRule kVllmDraftDcp{
+    "draft_dcp",
+    "under DCP FlashAttention alone, on Hopper, verifies drafts by its kernels that decode; others compute "
+    "them as prompts, which has no price here",
+    "vllm-project/vllm vllm/v1/attention/backend.py:599-629, "
+    "vllm/v1/attention/backends/mla/flashattn_mla.py:134@68afd7889723, of 23 June 2026, near v0.24.0",
+    vllm_draft_dcp};
+inline constexpr LaunchRule kSglangDraftModel{
+    "draft_model", "it has classes of modules that draft for some architectures",
+    "sgl-project/sglang python/sglang/srt: configs/model_config.py:523-612@49e384ce9d", sglang_draft_model};
+inline constexpr LaunchRule kSglangDraftStages{
+    "draft_stages", "speculative decoding runs in one stage",
+    "sgl-project/sglang python/sglang/srt: server_args.py:6651-6654@49e384ce9d", drafts_in_stages};
+inline constexpr LaunchRule kSglangDraftMixed{
+    "draft_mixed", "with drafts no prompt rides on steps that decode: mixed chunks are turned off",
+    "sgl-project/sglang python/sglang/srt: arg_groups/speculative_hook.py:282-287, "
+    "server_args.py:6681-6684@49e384ce9d",
+    sglang_draft_mixed};
+inline constexpr LaunchRule kTrtllmDraftModel{
+    "draft_model", "it has classes of modules that draft for some architectures",
+    "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_speculative.py, MTPForCausalLM, near v1.3.0rc20",
+    trtllm_draft_model};
+inline constexpr LaunchRule kTrtllmDraftModules{
+    "draft_modules", "several modules draft a token each, and no more",
+    "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_speculative.py, MTPForCausalLM "
+    "(mtp_num_layers), "
+    "near v1.3.0rc20",
+    trtllm_draft_modules};
+inline constexpr LaunchRule kTrtllmDraftStages{
+    "draft_stages", "speculative decoding is not with pipeline parallelism",
+    "NVIDIA/TensorRT-LLM docs/source/features/feature-combination-matrix.md@01edceae1757; issue 9009",
+    drafts_in_stages};
+inline constexpr LaunchRule kTrtllmDraftHelix{
+    "draft_helix", "speculative decoding is not with Helix",
+    "NVIDIA/TensorRT-LLM docs/source/features/feature-combination-matrix.md@01edceae1757; pull request "
+    "16003, of 6 July 2026, is to add it",
+    trtllm_draft_helix};
+
+}  // namespace shardline
