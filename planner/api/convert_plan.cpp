@@ -148,6 +148,9 @@ PlanResult plan_result(const PlanAnswer& a) {
   }
   if (a.best) out.best = best_of(a);
   if (a.wider) out.wider = WiderPlan{planned_of(a, a.wider->best), a.wider->gpus, a.wider->most};
+  if (a.narrower)
+    out.narrower =
+        NarrowerCheckpoint{planned_of(*a.narrower, a.narrower->plans.front()), a.narrower->question.model};
   out.sweep = model_sweep(a.study, a.asked, a.sweep);
   return out;
 }

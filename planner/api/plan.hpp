@@ -163,6 +163,23 @@ struct Fields<WiderPlan> {
   }
 };
 
+struct NarrowerCheckpoint {
+  PlannedPlan best;
+  std::string model;
+};
+template <>
+struct Fields<NarrowerCheckpoint> {
+  static constexpr const char* name = "NarrowerCheckpoint";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "What a published checkpoint in narrower types gives.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    field("best", &NarrowerCheckpoint::best, "its first plan on the GPUs of the question");
+    field("model", &NarrowerCheckpoint::model,
+          "its repository on Hugging Face, to ask for in place of `model`");
+  }
+};
+
 struct PlanResult {
   std::string version;
   std::string command;
@@ -176,6 +193,7 @@ struct PlanResult {
   std::optional<Miss> miss;
   std::optional<BestPlan> best;
   std::optional<WiderPlan> wider;
+  std::optional<NarrowerCheckpoint> narrower;
   ModelSweep sweep;
 };
 template <>
@@ -203,6 +221,10 @@ struct Fields<PlanResult> {
           "`copies` say how far they come");
     field("best", &R::best, "of the first of `plans`");
     field("wider", &R::wider, "where none meets the target; null: no plan fits more GPUs, either");
+    field(
+        "narrower", &R::narrower,
+        "where no plan fits, for its weights are too large: a checkpoint that fits; null: none is known, or "
+        "not needed");
     field("sweep", &R::sweep, "the sweep of the scenario, of which `plans` are the part around the target");
   }
 };

@@ -15,8 +15,6 @@ namespace {
 
 constexpr int kDigits = 3;  // of times
 
-std::string gpus_text(int gpus) { return fmt::format("{} GPU{}", gpus, gpus == 1 ? "" : "s"); }
-
 // Of those in whole replicas on the GPUs of the question, the one that answers most.
 const PoolPair* best_pair(const PlanAnswer& a) {
   const PoolPair* most = nullptr;
@@ -30,6 +28,12 @@ const PoolPair* best_pair(const PlanAnswer& a) {
 }
 
 }  // namespace
+
+std::string gpus_text(int gpus) { return fmt::format("{} GPU{}", gpus, gpus == 1 ? "" : "s"); }
+
+std::string users_on(const std::string& users, int gpus) {
+  return fmt::format("{} user{} on {}", users, users == "1" ? "" : "s", gpus_text(gpus));
+}
 
 std::string three_digits(double v) {
   return fmt::format("{:.{}f}", v, v < 1 ? 3 : v < 10 ? 2 : v < 100 ? 1 : 0);
@@ -57,11 +61,11 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
         width, "  ");
   const WholePools& w = best->whole;
   return wrapped(
-      fmt::format("prompts and answers on separate pools: {} tokens/s/GPU at TPOT {} on {}, {} x {} for "
-                  "prompts and {} x {} for answers; sweep lists the pairs",
+      fmt::format("prompts and answers on separate pools: {} tokens/s/GPU at TPOT {}, TTFT {} on {}, {} x {} "
+                  "for prompts and {} x {} for answers; sweep lists the pairs",
                   three_digits(best->whole_output_per_s_gpu), to_string(best->decode.time, kDigits),
-                  gpus_text(w.gpus), w.prefill, best->prefill.plan.gpus(), w.decode,
-                  best->decode.plan.gpus()),
+                  to_string(best->whole_loop.ttft, kDigits), gpus_text(w.gpus), w.prefill,
+                  best->prefill.plan.gpus(), w.decode, best->decode.plan.gpus()),
       width, "  ");
 }
 

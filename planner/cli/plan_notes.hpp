@@ -8,6 +8,12 @@
 
 namespace shardline::cli {
 
+/// "1 GPU", "8 GPUs".
+std::string gpus_text(int gpus);
+
+/// "7 users on 8 GPUs", of the users as they are written.
+std::string users_on(const std::string& users, int gpus);
+
 /// Three digits, or all before the point: "0.123", "12.3", "1234".
 std::string three_digits(double value);
 

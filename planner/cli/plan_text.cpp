@@ -9,6 +9,7 @@
 
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/plan_miss.hpp"
 #include "planner/cli/plan_notes.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/checkpoints.hpp"
@@ -27,31 +28,12 @@ constexpr int kDigits = 3;                     // of times; intervals are wider 
 constexpr const char* kUnsaved = "plan.yaml";  // the name in commands where the question has no file yet
 constexpr std::size_t kParts = 3;              // of a step, the longest
 
-bool served(const PlanAnswer& a) { return workload_of(a.study) != nullptr; }
-std::string time_name(const PlanAnswer& a) {
-  return a.question.prefill() ? "TTFT" : served(a) ? "TPOT" : "TTL";
-}
-
-std::string signed_percent(double part) {
-  return fmt::format("{:+.{}f} %", 100 * part, std::abs(part) < 0.01 ? 1 : 0);
-}
-
 // Where prices are not calibrated all times are off alike.
-std::string time_range(const PlanAnswer& a, const PlannedPoint& p) {
-  const bool fitted = !a.study.study.system.calibration.empty();
-  return range_text(fitted ? plan_time_error(a.study, p.rating.errors)
-                           : time_error(ErrorTerms(kAssumedSource, kAssumedBand)));
-}
 std::string rate_range(const PlanAnswer& a, const PlannedPoint& p) {
   const bool fitted = !a.study.study.system.calibration.empty();
   return range_text(fitted ? plan_rate_error(a.study, p.rating.errors)
                            : rate_error(ErrorTerms(kAssumedSource, kAssumedBand)));
 }
-std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
-  const auto range = ttft_error(a.study, p.point, p.ttft);
-  return range ? ttft_range_text(range) : "by an error that was not measured";
-}
-
 // "served by vLLM 0.24.0 (60 measured points of ...); weights bf16, KV cache bf16 of meta-llama/...".
 std::string basis_text(const PlanAnswer& a) {
   const Case& c = a.study.study;
@@ -85,71 +67,6 @@ std::string basis_text(const PlanAnswer& a) {
   return out;
 }
 
-// "2 copies of 4 GPUs".
-std::string copies_text(const PlannedPoint& p) {
-  const int gpus = p.point.plan.gpus();
-  return fmt::format("{} cop{} of {} GPU{}", p.copies, p.copies == 1 ? "y" : "ies", gpus,
-                     gpus == 1 ? "" : "s");
-}
-
-// A rate that the GPUs do not carry: how far they come, and whether a target or saturation ends it.
-std::string too_few_text(const PlanAnswer& a) {
-  const PlannedPoint& p = a.plans.front();
-  const std::string target = target_text(a.question);
-  std::string out = fmt::format("no plan on {} GPUs carries {}{}; the nearest: {}/s ({}) by {}",
-                                a.defaults.most_gpus, rate_text(a.question.rate),
-                                target.empty() ? "" : " with " + target, three_digits(p.most_per_s),
-                                signed_percent(p.most_per_s / a.question.rate - 1), copies_text(p));
-  double limit = 0;
-  for (const PlannedPoint& other : a.plans) limit = std::max(limit, other.limit_per_s);
-  out += limit < a.question.rate
-             ? fmt::format("; they are saturated at {}/s, whatever the number of users", three_digits(limit))
-             : fmt::format("; beyond that the target is missed, up to {}/s", three_digits(limit));
-  if (!a.wider) return out + fmt::format("; nor do all {} GPUs", a.study.study.system.gpus());
-  return out + fmt::format("; {} GPUs: {} by {} carry {}/s", a.wider->gpus,
-                           to_string(a.wider->best.point.plan), copies_text(a.wider->best),
-                           three_digits(a.wider->best.most_per_s));
-}
-
-// "429,000" of 428,856.3.
-std::string three_digits_grouped(double value) {
-  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
-  return count(static_cast<std::uint64_t>(std::llround(value / unit) * std::llround(unit)));
-}
-
-// Why there is none, or by how much the nearest misses, and what more GPUs give.
-std::string miss_text(const PlanAnswer& a) {
-  const std::string exact = a.question.prefill() ? "exact " : "";
-  std::string out;
-  if (a.plans.empty()) {
-    out = fmt::format("no {}plan fits {} GPU{}", exact, a.defaults.most_gpus,
-                      a.defaults.most_gpus == 1 ? "" : "s");
-  } else {
-    if (a.question.rate > 0 && a.plans.front().most_per_s > 0) return too_few_text(a);
-    const Miss miss = miss_of(a, a.plans.front().point);
-    out = fmt::format("no {}plan meets {}; the nearest: {} {} ({})", exact, target_text(a.question),
-                      miss.what, to_string(miss.time, kDigits),
-                      miss.part < 100 ? signed_percent(miss.part)
-                                      : fmt::format("{} times as much", three_digits_grouped(1 + miss.part)));
-  }
-  if (!a.wider) return out;
-  const PlannedPoint& p = a.wider->best;
-  // Of a plan that misses, what it misses by most; of one that meets all targets, all of them.
-  const Miss beyond = miss_of(a, p.point);
-  const auto said = [&](const std::string& what, Seconds time, const std::string& range) {
-    return fmt::format("{} {} (90 %: {})", what, to_string(time, kDigits), range);
-  };
-  std::string found = said(time_name(a), p.point.time, time_range(a, p));
-  if (served(a) && a.asked.most_ttft > Seconds(0)) {
-    const std::string first = said("TTFT", p.point.ttft, ttft_range(a, p));
-    found = beyond.what == "TTFT" ? first : beyond.what.empty() ? found + ", " + first : found;
-  }
-  found += " by " + to_string(p.point.plan);
-  return out + (p.meets ? fmt::format("; {} GPUs: {}", a.wider->gpus, found)
-                        : fmt::format("; none on up to {} GPUs meets {}, the nearest of these on {}: {}",
-                                      a.wider->most, target_text(a.question), a.wider->gpus, found));
-}
-
 std::vector<std::string> header(const PlanAnswer& a) {
   if (a.question.prefill()) return {"#", "GPUs", "TTFT", "90 %", "new tokens/s/GPU", "memory/GPU", "plan"};
   if (a.question.rate > 0)
@@ -164,6 +81,11 @@ std::string gpus_text(const PlannedPoint& p) {
   return p.copies > 1 ? fmt::format("{} x {}", p.copies, gpus) : std::to_string(gpus);
 }
 
+// Requests/s within the target, "to 2.52".
+std::string carried_per_s(const PlannedPoint& p) {
+  return p.most_per_s > 0 ? "to " + three_digits(p.most_per_s) : "none";
+}
+
 std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const std::string& rank) {
   const std::string time = to_string(p.point.time, kDigits), gpus = gpus_text(p);
   const std::string users = a.question.rate > 0 ? fmt::format("{:.0f}", std::ceil(a.users_of(p)))
@@ -173,7 +95,7 @@ std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const s
   if (a.question.prefill()) return {rank, gpus, time, time_range(a, p), rate, memory, plan};
   const std::string first = to_string(p.point.ttft, kDigits);
   if (a.question.rate > 0)
-    return {rank, gpus, users, time, first, "to " + three_digits(p.most_per_s), rate, rate_range(a, p), plan};
+    return {rank, gpus, users, time, first, carried_per_s(p), rate, rate_range(a, p), plan};
   if (served(a)) return {rank, gpus, users, time, first, rate, rate_range(a, p), plan};
   return {rank, gpus, users, time, time_range(a, p), rate, memory, plan};
 }
@@ -285,11 +207,11 @@ std::string settings_text(const PlanQuestion& q) {
   return out;
 }
 
-// The question again, every default said.
-std::string plan_command(const PlanAnswer& a) {
+// The question again, every default said, of a model and as many GPUs.
+std::string plan_command(const PlanAnswer& a, const std::string& model, int gpus) {
   const PlanQuestion& q = a.question;
-  std::string out = fmt::format("shardline plan {} --system {} --gpus {} --input {}", shell_word(q.model),
-                                shell_word(q.system), a.defaults.most_gpus, q.input);
+  std::string out = fmt::format("shardline plan {} --system {} --gpus {} --input {}", shell_word(model),
+                                shell_word(q.system), gpus, q.input);
   if (!q.prefill()) out += fmt::format(" --output {}", q.output);
   out += options_text(a, false);
   if (!q.engine.empty()) out += " --engine " + shell_word(q.engine);
@@ -352,7 +274,12 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   const std::string file = saved.empty() ? kUnsaved : saved;
   std::string out = "next:\n";
   const auto add = [&](const std::string& command) { out += wrapped_command(command, width, "  "); };
-  if (saved.empty()) add(plan_command(a) + " --save " + shell_word(file));
+  // What answers the question where the one that was asked has no answer.
+  if (a.narrower) add(plan_command(a, a.narrower->question.model, a.defaults.most_gpus));
+  if (!a.met && a.wider && a.wider->best.meets) add(plan_command(a, a.question.model, a.wider->gpus));
+  if (a.plans.empty() && (a.narrower || a.wider)) return out;
+  if (saved.empty())
+    add(plan_command(a, a.question.model, a.defaults.most_gpus) + " --save " + shell_word(file));
   const std::string set = settings_text(a.question);
   add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
   if (!a.plans.empty()) {

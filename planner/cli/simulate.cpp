@@ -13,6 +13,7 @@
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
+#include "planner/cli/plan_notes.hpp"
 #include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/search/memory_need.hpp"
@@ -140,8 +141,9 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
         print_notes("  memory has room for {} of {} requests of an attention group: the others wait\n",
                     plan.batch, s.asked.batch);
     }
-    print_notes("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {:.0f} users on {} GPUs\n",
-                to_string(m.ttl), m.tokens_per_s_user, m.tokens_per_s_gpu, m.users, plan.gpus());
+    print_notes("  TTL {}   {:.1f} tokens/s/user   {:.2f} tokens/s/GPU   {}\n", to_string(m.ttl),
+                m.tokens_per_s_user, m.tokens_per_s_gpu,
+                users_on(fmt::format("{:.0f}", m.users), plan.gpus()));
     if (study.study.batch.prefills())
       print_notes(
           "  while every step also prefills: {:.1f} new tokens/s/GPU of prompts beside those decoded\n",

@@ -8,6 +8,7 @@
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
+#include "planner/cli/plan_notes.hpp"
 #include "planner/cli/sweep_page.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
@@ -204,11 +205,11 @@ void add_pools(const Study& study, const SweepAnswer& answer, std::vector<NamedP
     const std::string whole = p.whole.gpus > 0 ? fmt::format("; whole replicas: {} for prompts and {}",
                                                              p.whole.prefill, p.whole.decode)
                                                : "";
-    out.push_back(
-        {fmt::format("{}   TPOT {}, {} users on {} GPUs\nprompts on {}   {} GPUs{}", to_string(p.decode.plan),
-                     to_string(p.decode.time), users_text(study.study, p.decode), p.decode.plan.gpus(),
-                     to_string(p.prefill.plan), p.prefill.plan.gpus(), whole),
-         p.decode.plan, p.prefill.plan, std::max(1, p.whole.decode), std::max(1, p.whole.prefill)});
+    out.push_back({fmt::format("{}   TPOT {}, {}\nprompts on {}   {}{}", to_string(p.decode.plan),
+                               to_string(p.decode.time),
+                               users_on(users_text(study.study, p.decode), p.decode.plan.gpus()),
+                               to_string(p.prefill.plan), gpus_text(p.prefill.plan.gpus()), whole),
+                   p.decode.plan, p.prefill.plan, std::max(1, p.whole.decode), std::max(1, p.whole.prefill)});
   }
 }
 
@@ -218,8 +219,8 @@ std::vector<NamedPlan> launched(const Study& study, const SweepAnswer& answer) {
   const auto add = [&](const Point& p) {
     const auto same = [&](const NamedPlan& n) { return n.plan == p.plan; };
     if (std::any_of(out.begin(), out.end(), same)) return;
-    out.push_back({fmt::format("{}   {} {}, {} users on {} GPUs", to_string(p.plan), time_name(study),
-                               to_string(p.time), users_text(study.study, p), p.plan.gpus()),
+    out.push_back({fmt::format("{}   {} {}, {}", to_string(p.plan), time_name(study), to_string(p.time),
+                               users_on(users_text(study.study, p), p.plan.gpus())),
                    p.plan});
   };
   for (const Point& p : answer.meeting) add(p);

@@ -212,6 +212,18 @@ Model published_model(const std::string& repository, const std::filesystem::path
       details}});
 }
 
+std::vector<std::string> repositories_begun_by(const std::string& name) {
+  constexpr std::size_t kShortest = 6;  // "llama" alone begins most of them
+  std::vector<std::string> out;
+  if (name.size() < kShortest) return out;
+  for (const Published& p : kPublished) {
+    const std::string_view own = p.repository.substr(p.repository.find('/') + 1);
+    if (p.matrices != Stored::unknown && alike(own.substr(0, name.size()), name))
+      out.emplace_back(p.repository);
+  }
+  return out;
+}
+
 std::string checkpoint_of(const Case& c) {
   bool known = false;
   const std::string own = named_in(c.model.source);

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
 
+#include "planner/engines/checkpoints.hpp"
 #include "planner/search/nearest.hpp"
 #include "planner/studies/idle_settings.hpp"
 #include "planner/studies/plan_copies.hpp"
@@ -226,23 +230,74 @@ void bisect_batches(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
 
 }  // namespace
 
+namespace {
+
+// Sweeps, and chooses what is shown.
+void find_plans(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
+  sweep(a, show);
+  bisect_batches(a, catalogs, show);
+  a.by_copies = shares_among_copies(a);
+  if (a.by_copies) {
+    PlannedCopies found = planned_copies(a, show);
+    a.plans = std::move(found.plans);
+    a.wider = std::move(found.wider);
+    a.met = !a.plans.empty() && a.plans.front().meets;
+  } else {
+    a.met = meets(a);
+  }
+  if (a.plans.empty()) a.plans = around_target(a);
+}
+
+// Of the checkpoints that store the model in fewer bits than the question does the widest that fits and meets
+// the target, else the widest that fits. One that the engine does not start is left out.
+std::shared_ptr<const PlanAnswer> narrower_that_fits(const PlanAnswer& a, const Catalogs& catalogs,
+                                                     const Show& show) {
+  const Case& asked = a.study.study;
+  const Module main = has_experts(asked.model) ? Module::experts : Module::dense_ffn;
+  const int own = element_bits(asked.precision.of(main).weights);
+  std::vector<PublishedCheckpoint> known = published_checkpoints(asked.model);
+  std::erase_if(known, [&](const PublishedCheckpoint& p) { return element_bits(p.type) >= own; });
+  std::stable_sort(known.begin(), known.end(),
+                   [](const auto& x, const auto& y) { return element_bits(x.type) > element_bits(y.type); });
+  std::shared_ptr<const PlanAnswer> out;
+  for (const PublishedCheckpoint& p : known) {
+    PlanQuestion q = a.question;
+    q.model = p.repository;
+    try {
+      PlanAnswer other = asked_plan(q, catalogs);
+      find_plans(other, catalogs, show);
+      if (other.plans.empty() || (out && !other.met)) continue;
+      out = std::make_shared<const PlanAnswer>(std::move(other));
+      if (out->met) break;
+    } catch (const UserError&) {
+      continue;
+    }
+  }
+  return out;
+}
+
+// Types that --set names are no checkpoint's, and files of the user's are in those that they are in.
+bool takes_checkpoints(const PlanQuestion& q) {
+  std::error_code error;
+  return q.as.empty() && !std::filesystem::exists(q.model, error) &&
+         std::none_of(q.settings.begin(), q.settings.end(),
+                      [](const std::string& s) { return s.starts_with("precision"); });
+}
+
+// Whether copies carry a part of the rate: how many more would carry all of it is then known.
+bool carries_some(const PlanAnswer& a) {
+  return a.question.rate > 0 && !a.plans.empty() && a.plans.front().most_per_s > 0;
+}
+
+}  // namespace
+
 PlanAnswer answer_plan(const PlanQuestion& q, const Catalogs& catalogs, const Show& show) {
   PlanAnswer out = asked_plan(q, catalogs);
-  sweep(out, show);
-  bisect_batches(out, catalogs, show);
-  out.by_copies = shares_among_copies(out);
-  if (out.by_copies) {
-    PlannedCopies found = planned_copies(out, show);
-    out.plans = std::move(found.plans);
-    out.wider = std::move(found.wider);
-    out.met = !out.plans.empty() && out.plans.front().meets;
-  } else {
-    out.met = meets(out);
-  }
-  if (out.plans.empty()) out.plans = around_target(out);
+  find_plans(out, catalogs, show);
   if (!out.plans.empty()) simulate_best(out);
   add_idle(out, catalogs);
-  if (!out.met && !out.wider) out.wider = wider(out, show);
+  if (!out.met && !out.wider && !carries_some(out)) out.wider = wider(out, show);
+  if (out.plans.empty() && takes_checkpoints(q)) out.narrower = narrower_that_fits(out, catalogs, show);
   return out;
 }
 

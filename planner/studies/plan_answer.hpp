@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,9 @@ struct PlanAnswer {
   bool by_copies = false;           // plans of each number of GPUs were searched for by themselves
   std::optional<BestPlan> best;     // of plans.front()
   std::optional<WiderPlan> wider;   // where none meets it; nothing: no plan fits more GPUs, either
+  /// Where no plan fits: the answer for a published checkpoint of the model in narrower types, of which one
+  /// does; its question names that one as model. Nothing: none is known.
+  std::shared_ptr<const PlanAnswer> narrower = nullptr;
 
   /// GPUs over which rates of all copies are spread: all there are, or of a question with a rate those taken.
   int gpus_of(const PlannedPoint& p) const;

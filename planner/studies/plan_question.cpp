@@ -42,8 +42,20 @@ std::string shorter_request(const PlanQuestion& q, long long most) {
 }
 
 Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
-  return q.as.empty() && looks_like_repository(q.model) ? published_model(q.model, catalogs.models)
-                                                        : load_model(q.model, catalogs.models, q.as);
+  if (q.as.empty() && looks_like_repository(q.model)) return published_model(q.model, catalogs.models);
+  try {
+    return load_model(q.model, catalogs.models, q.as);
+  } catch (const UserError& e) {
+    // The name of a repository without its owner is nearer than any name of the catalogue.
+    const std::vector<std::string> meant = repositories_begun_by(q.model);
+    if (meant.empty() || e.diagnostics().size() != 1) throw;
+    Diagnostic fault = e.diagnostics().front();
+    std::erase_if(fault.details, [](const std::string& line) { return line.starts_with("did you mean"); });
+    fault.details.insert(
+        fault.details.end() - (fault.details.empty() ? 0 : 1),
+        fmt::format("did you mean {}{}?", meant.size() > 1 ? "one of " : "", fmt::join(meant, ", ")));
+    throw UserError({fault});
+  }
 }
 
 // Steps of the question, to ask strategies whether they have plans for them.

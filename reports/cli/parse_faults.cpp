@@ -53,17 +53,22 @@ UserError missing_command(const ProgramText& text) {
 }
 
 // A fault of an argument of the command: `what` follows its name.
-UserError fault_of(const ProgramText& text, std::span<const std::string> words, const std::string& name,
-                   const char* what, std::vector<std::string> details) {
+Diagnostic diagnostic_of(const ProgramText& text, std::span<const std::string> words, const std::string& name,
+                         const char* what, std::vector<std::string> details) {
   const CommandText* const command = command_of(text, words);
   const ArgumentText* const argument = command == nullptr ? nullptr : argument_of(*command, name);
-  if (argument == nullptr) return UserError(name + what);
+  if (argument == nullptr) return {{}, name + what, {}};
   std::string shown = argument->positional() ? name : argument->names.back();
   if (argument->positional())
     std::transform(shown.begin(), shown.end(), shown.begin(),
                    [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
   for (std::string& line : meaning_of(shown, *argument, *command)) details.push_back(std::move(line));
-  return UserError({Diagnostic{{}, fmt::format("{} of {}{}", shown, command->name, what), details}});
+  return {{}, fmt::format("{} of {}{}", shown, command->name, what), std::move(details)};
+}
+
+UserError fault_of(const ProgramText& text, std::span<const std::string> words, const std::string& name,
+                   const char* what, std::vector<std::string> details) {
+  return UserError({diagnostic_of(text, words, name, what, std::move(details))});
 }
 
 // Of what was given without an option's name: it may be meant for another command.
@@ -76,6 +81,27 @@ std::vector<std::string> advice_on_words(const ProgramText& text, std::span<cons
     for (std::string& line : advice(command->name, words[i])) details.push_back(std::move(line));
   }
   return details;
+}
+
+// All that is required of the command and was not given: CLI11 names the first of them. The example of the
+// command stands behind the last.
+UserError missing_arguments(const CLI::App& app, const std::string& first, const ProgramText& text,
+                            std::span<const std::string> words, Advice advice) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const CLI::Option* o : command->get_options()) {
+      if (o->get_required() && o->count() == 0) names.push_back(o->get_name());
+    }
+  }
+  if (names.empty()) names.push_back(first);
+  std::vector<Diagnostic> faults;
+  for (const std::string& name : names) {
+    faults.push_back(
+        diagnostic_of(text, words, name, " is missing",
+                      faults.empty() ? advice_on_words(text, words, advice) : std::vector<std::string>{}));
+    if (faults.size() < names.size() && !faults.back().details.empty()) faults.back().details.pop_back();
+  }
+  return UserError(std::move(faults));
 }
 
 // Two names of commands: which of them is meant is not known.
@@ -180,8 +206,7 @@ void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText
   if (kind == CLI::ExitCodes::ExtrasError) throw unexpected(app, text, words, advice);
   if (kind == CLI::ExitCodes::RequiredError && command_of(text, words) == nullptr)
     throw missing_command(text);
-  if (kind == CLI::ExitCodes::RequiredError)
-    throw fault_of(text, words, name_in(said), " is missing", advice_on_words(text, words, advice));
+  if (kind == CLI::ExitCodes::RequiredError) throw missing_arguments(app, name_in(said), text, words, advice);
   if (kind == CLI::ExitCodes::ArgumentMismatch && said.find("missing") != std::string::npos)
     throw fault_of(text, words, name_in(said), ": its value is missing", {});
   if (kind == CLI::ExitCodes::ArgumentMismatch && said.find("At Most 1 required") != std::string::npos)

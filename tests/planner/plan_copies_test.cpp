@@ -286,6 +286,12 @@ TEST(PlanCopies, SaturationIsSaid) {
   ASSERT_TRUE(more.wider);
   EXPECT_GE(more.wider->best.most_per_s, q.rate * (1 - 1e-9));
   EXPECT_GT(more.wider->gpus, 2);
+  // More than all GPUs of the system carry: no number of them that it has is an answer.
+  q.rate = 1e4 * a.plans[0].most_per_s;
+  q.ttl = Seconds(0.04);
+  const PlanAnswer beyond = answer(q);
+  EXPECT_FALSE(beyond.met);
+  EXPECT_FALSE(beyond.wider);
 }
 
 }  // namespace

@@ -174,6 +174,44 @@ TEST(PlanQuestion, WhatDoesNotFitFitsMoreGpus) {
   EXPECT_GT(a.wider->gpus, 8);
 }
 
+// In bf16 405B parameters are more than 8 H100 hold; of the published checkpoints FP8's is the widest that
+// fits, and its answer is that of its own question.
+TEST(PlanQuestion, WhatDoesNotFitFitsInNarrowerTypes) {
+  PlanQuestion q = question();
+  q.model = "llama-3.1-405b";
+  q.gpus = 8;
+  const PlanAnswer a = answer(q);
+  ASSERT_NE(a.narrower, nullptr);
+  EXPECT_EQ(a.narrower->question.model, "nvidia/Llama-3.1-405B-Instruct-FP8");
+  q.model = a.narrower->question.model;
+  const PlanAnswer own = answer(q);
+  ASSERT_FALSE(own.plans.empty());
+  EXPECT_EQ(own.plans.front().point.plan, a.narrower->plans.front().point.plan);
+  EXPECT_EQ(own.plans.front().point.time, a.narrower->plans.front().point.time);
+  EXPECT_EQ(own.narrower, nullptr);
+  // Two GPUs hold no checkpoint of it that is known; types of the user's own are no checkpoint's.
+  q.gpus = 2;
+  EXPECT_EQ(answer(q).narrower, nullptr);
+  q.model = "llama-3.1-405b";
+  q.gpus = 8;
+  q.settings = {"precision.weights=bf16"};
+  const PlanAnswer set = answer(q);
+  EXPECT_TRUE(set.plans.empty());
+  EXPECT_EQ(set.narrower, nullptr);
+}
+
+TEST(PlanQuestion, ARepositoryWithoutItsOwnerIsMeant) {
+  PlanQuestion q = question();
+  for (const char* name : {"llama-3.3-70b", "Llama-3.3-70B-Instruct"}) {
+    q.model = name;
+    EXPECT_THAT(fault(q),
+                testing::AllOf(testing::HasSubstr("did you mean meta-llama/Llama-3.3-70B-Instruct?"),
+                               testing::Not(testing::HasSubstr("did you mean llama-3.1-70b?"))));
+  }
+  q.model = "llama3-70b";
+  EXPECT_THAT(fault(q), testing::HasSubstr("did you mean llama-3.1-70b?"));
+}
+
 TEST(PlanQuestion, BareKernelsHaveTheCheckpointOfTheMaker) {
   PlanQuestion q = question();
   q.engine = "ideal";

@@ -1,0 +1,137 @@
+#include "planner/cli/plan_miss.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "planner/cli/interval_parts.hpp"
+#include "planner/cli/plan_notes.hpp"
+#include "planner/cli/sweep_parts.hpp"
+#include "planner/scenario/titles.hpp"
+#include "reports/table.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr int kDigits = 3;  // of times; intervals are wider than the third
+
+std::string signed_percent(double part) {
+  const bool fine = std::abs(part) < 0.01 || (part < -0.99 && part > -1);  // of 1 % and of all, no whole one
+  return fmt::format("{:+.{}f} %", 100 * part, fine ? 1 : 0);
+}
+
+// "2 copies of 4 GPUs".
+std::string copies_text(const PlannedPoint& p) {
+  return fmt::format("{} cop{} of {}", p.copies, p.copies == 1 ? "y" : "ies", gpus_text(p.point.plan.gpus()));
+}
+
+// How many GPUs would carry the rate, where a system has too few: of copies of the plan that carries most.
+std::string beyond_system_text(const PlanAnswer& a) {
+  const PlannedPoint& p = a.plans.front();
+  PlannedPoint all = p;
+  all.copies = static_cast<long long>(
+      std::ceil(a.question.rate * static_cast<double>(p.copies) / p.most_per_s * (1 - 1e-9)));
+  const System& system = a.study.study.system;
+  const long long gpus = all.copies * p.point.plan.gpus();
+  const std::string those = fmt::format("{} would, {} GPUs", copies_text(all), scenario_parts::grouped(gpus));
+  if (gpus <= system.gpus()) return "; " + those;
+  return fmt::format("; nor do all {} GPUs of {}: {}", system.gpus(), system.name, those);
+}
+
+// A rate that the GPUs do not carry: how far they come, and whether a target or saturation ends it.
+std::string too_few_text(const PlanAnswer& a) {
+  const PlannedPoint& p = a.plans.front();
+  const std::string target = target_text(a.question);
+  std::string out = fmt::format("no plan on {} carries {}{}; the nearest: {}/s ({}) by {}",
+                                gpus_text(a.defaults.most_gpus), rate_text(a.question.rate),
+                                target.empty() ? "" : " with " + target, three_digits(p.most_per_s),
+                                signed_percent(p.most_per_s / a.question.rate - 1), copies_text(p));
+  double limit = 0;
+  for (const PlannedPoint& other : a.plans) limit = std::max(limit, other.limit_per_s);
+  out += limit < a.question.rate
+             ? fmt::format("; saturated at {}/s, whatever the number of users", three_digits(limit))
+             : fmt::format("; beyond that the target is missed, up to {}/s", three_digits(limit));
+  if (!a.wider) return out + beyond_system_text(a);
+  return out + fmt::format("; {} GPUs: {} by {} carry {}/s", a.wider->gpus,
+                           to_string(a.wider->best.point.plan), copies_text(a.wider->best),
+                           three_digits(a.wider->best.most_per_s));
+}
+
+// "429,000" of 428,856.3.
+std::string three_digits_grouped(double value) {
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
+  return count(static_cast<std::uint64_t>(std::llround(value / unit) * std::llround(unit)));
+}
+
+// Times of a plan: of one that misses what it misses by most, of one that meets all targets all of them.
+std::string found_text(const PlanAnswer& a, const PlannedPoint& p) {
+  const auto said = [](const std::string& what, Seconds time, const std::string& range) {
+    return fmt::format("{} {} (90 %: {})", what, to_string(time, kDigits), range);
+  };
+  const Miss beyond = miss_of(a, p.point);
+  std::string found = said(time_name(a), p.point.time, time_range(a, p));
+  if (served(a) && a.asked.most_ttft > Seconds(0)) {
+    const std::string first = said("TTFT", p.point.ttft, ttft_range(a, p));
+    found = beyond.what == "TTFT" ? first : beyond.what.empty() ? found + ", " + first : found;
+  }
+  return found + " by " + to_string(p.point.plan);
+}
+
+// What more GPUs give of a question without a rate that some carry.
+std::string wider_text(const PlanAnswer& a) {
+  const WiderPlan& w = *a.wider;
+  if (w.best.meets) return fmt::format("; {} GPUs: {}", w.gpus, found_text(a, w.best));
+  // Where the GPUs that were asked for have a plan, more of them are worth a word only if they come nearer.
+  if (!a.plans.empty() && miss_of(a, w.best.point).part >= miss_of(a, a.plans.front().point).part)
+    return fmt::format("; nor does any on up to {} GPUs, none of which comes nearer", w.most);
+  return fmt::format("; none on up to {} GPUs meets {}, the nearest of these on {}: {}", w.most,
+                     target_text(a.question), w.gpus, found_text(a, w.best));
+}
+
+// "; nvidia/Llama-3.1-405B-Instruct-FP8 fits: TPOT 21 ms (...) by ...".
+std::string narrower_text(const PlanAnswer& other) {
+  return fmt::format("; {} fits{}: {}", other.question.model,
+                     other.met || !other.asked.has_target() ? "" : " and misses the target",
+                     found_text(other, other.plans.front()));
+}
+
+}  // namespace
+
+bool served(const PlanAnswer& a) { return workload_of(a.study) != nullptr; }
+
+std::string time_name(const PlanAnswer& a) {
+  return a.question.prefill() ? "TTFT" : served(a) ? "TPOT" : "TTL";
+}
+
+std::string time_range(const PlanAnswer& a, const PlannedPoint& p) {
+  const bool fitted = !a.study.study.system.calibration.empty();
+  return range_text(fitted ? plan_time_error(a.study, p.rating.errors)
+                           : time_error(ErrorTerms(kAssumedSource, kAssumedBand)));
+}
+
+std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
+  const auto range = ttft_error(a.study, p.point, p.ttft);
+  return range ? ttft_range_text(range) : "by an error that was not measured";
+}
+
+std::string miss_text(const PlanAnswer& a) {
+  const std::string exact = a.question.prefill() ? "exact " : "";
+  std::string out;
+  if (a.plans.empty()) {
+    out = fmt::format("no {}plan fits {}", exact, gpus_text(a.defaults.most_gpus));
+    if (a.narrower) out += narrower_text(*a.narrower);
+  } else {
+    if (a.question.rate > 0 && a.plans.front().most_per_s > 0) return too_few_text(a);
+    const Miss miss = miss_of(a, a.plans.front().point);
+    out = fmt::format("no {}plan meets {}; the nearest: {} {} ({})", exact, target_text(a.question),
+                      miss.what, to_string(miss.time, kDigits),
+                      miss.part < 100 ? signed_percent(miss.part)
+                                      : fmt::format("{} times as much", three_digits_grouped(1 + miss.part)));
+  }
+  return a.wider ? out + wider_text(a) : out;
+}
+
+}  // namespace shardline::cli
