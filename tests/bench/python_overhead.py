@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How much longer a question takes in Python than by the program, taken in turn.
 
-Usage: PYTHONPATH=BUILD/python python_overhead.py PROGRAM [RUNS [QUESTION...]]
+Usage: PYTHONPATH=BUILD/python /usr/bin/python3 python_overhead.py PROGRAM [RUNS [QUESTION...]]
 Questions: plan, sweep, simulate; all of them. Prints medians of wall-clock and of CPU seconds, which other work
 on the machine disturbs less: of the program as a whole; of the first call in a new interpreter with what its
-table needs; and of that interpreter as a whole, which also starts and imports numpy and shardline.
+table needs; and of that interpreter as a whole, which also starts and imports numpy and shardline. Which of the
+two comes first changes from run to run, since the second finds caches and clocks as the first left them.
 """
 
 import resource
@@ -44,7 +45,9 @@ def used():
 def seconds(command):
     """Both of a whole process, and what it printed."""
     began = used()
-    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    if ran.returncode != 0:
+        sys.exit(f"{' '.join(command[:2])} failed:\n{ran.stderr}")
     return [end - begin for begin, end in zip(began, used())], ran.stdout
 
 
@@ -52,8 +55,9 @@ def measure(program, name, runs):
     line, call = QUESTIONS[name]
     taken = []
     for run in range(runs + 1):
-        alone, _ = seconds([program, *line.split()])
-        whole, text = seconds([sys.executable, "-c", CALL.format(call)])
+        commands = {"program": [program, *line.split()], "python": [sys.executable, "-c", CALL.format(call)]}
+        ran = {name: seconds(commands[name]) for name in sorted(commands, reverse=run % 2 == 0)}
+        alone, (whole, text) = ran["program"][0], ran["python"]
         if run > 0:  # the first reads files from disk
             taken.append((alone, [float(word) for word in text.split()], whole))
     print(f"{name}, {runs} runs of each in turn")
