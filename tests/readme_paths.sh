@@ -1,6 +1,7 @@
 #!/bin/bash
 # What the README.md files name in backticks is there: files (`folder/name.ext` from the README's folder or one above it,
 # `name.ext` of a source anywhere, but what a command writes), and tests (`Suite.Name`, `Suite.Prefix*`). Fenced blocks do not count.
+# And every picture of reports/gallery is shown by some page: one that none shows is redrawn by nobody.
 # Usage: readme_paths.sh ROOT. Checks first, on a made-up tree, that each kind of dead name is found.
 set -euo pipefail
 export LC_ALL=C
@@ -61,6 +62,18 @@ check() {
   return $bad
 }
 
+pictures_shown() {  # root
+  local root=$1 bad=0 picture shown
+  shown=$(cd "$root" && find . \( -name build -o -name .git \) -prune -o -name '*.md' -exec grep -ohE '\]\([^)]*\.png\)' {} + || true)
+  for picture in "$root"/reports/gallery/*.png; do
+    [ -e "$picture" ] || continue
+    grep -qE "[/(]$(basename "$picture" | sed 's/\./\\./g')\)" <<< "$shown" && continue
+    echo "reports/gallery/$(basename "$picture"): no page shows it"
+    bad=1
+  done
+  return $bad
+}
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/planner/layers" "$work/tests"
@@ -80,4 +93,12 @@ done
 } > "$work/planner/README.md"
 check "$work" || { echo "self-test: what is there was not found"; exit 1; }
 
+mkdir -p "$work/reports/gallery"
+touch "$work/reports/gallery/a.png" "$work/reports/gallery/ba.png"
+echo '![b](../reports/gallery/ba.png)' > "$work/planner/guide.md"
+[ "$(pictures_shown "$work")" = "reports/gallery/a.png: no page shows it" ] || { echo "self-test: a picture that no page shows was not found"; exit 1; }
+echo '![a](../reports/gallery/a.png)' >> "$work/planner/guide.md"
+pictures_shown "$work" || { echo "self-test: a picture that is shown was not found"; exit 1; }
+
+pictures_shown "$1"
 check "$1" && echo "every file and test that a README.md names is there"
