@@ -30,9 +30,13 @@ QUESTIONS = [
     ["calibrate", "{work}/gemm.csv", "--system", "h200-hgx", "-o", "{out}/fitted.yaml", "--csv", "{out}/rows.csv", "--parameters"],
     ["calibrate", "{work}/served.csv", "--engine", "vllm", "-o", "{out}/profile.yaml", "--csv", "{out}/rows.csv"],
     ["evaluate", "{work}/gemm.csv", "--system", "h200-hgx", "--csv", "{out}/rows.csv"],
+    ["calibrate", "{work}/gemm_w.csv", "{work}/prefill_w.csv", "{work}/decode_w.csv", "--system", "h200-hgx", "--power", "-o", "{out}/power.yaml"],
+    ["plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "8K", "--output", "256", "--save", "{out}/question.yaml"],
+    ["validate", "kv_runahead", "--no-sensitivity"],
+    ["accuracy", "--measurements", "h200-hgx={work}/measured", "-o", "{out}/accuracy.md"],
 ]
 ON_SCREEN = {"plan", "handoff", "explain", "compare"}  # have no folder: as JSON
-ONE_THREAD = {"simulate", "conversation", "serve", "handoff", "explain", "compare", "evaluate"}
+ONE_THREAD = {"simulate", "conversation", "serve", "handoff", "explain", "compare", "evaluate", "accuracy"}
 
 
 def tables(work):
@@ -42,6 +46,15 @@ def tables(work):
     rows = "".join(f"{64 * m},{128 * n},{1024 * k},bf16,nvjet,{5 + m * n * k * rng.uniform(0.02, 0.03):.3f}\n" for m, n, k in shapes)
     with open(f"{work}/gemm.csv", "w") as file:
         file.write("m,n,k,dtype,kernel,latency_us\n" + rows)
+    os.makedirs(f"{work}/measured", exist_ok=True)
+    shutil.copy(f"{work}/gemm.csv", f"{work}/measured/gemm.csv")
+    heads = "heads_q,heads_kv,head_dim,window,dtype_compute,dtype_kv,kernel"
+    watts = {"gemm": ("m,n,k,dtype,kernel", rows.splitlines()),
+             "prefill": (f"batch,seq_q,kv_cached,{heads}", [f"{b},{512 * s},0,64,8,128,0,bf16,bf16,fa3,{20 * b * s * s}" for b in range(1, 9) for s in range(1, 9)]),
+             "decode": (f"batch,kv_len,{heads}", [f"{b},{1024 * s},64,8,128,0,bf16,bf16,fa3,{9 + 2 * b * s}" for b in range(1, 9) for s in range(1, 9)])}
+    for name, (columns, measured) in watts.items():
+        with open(f"{work}/{name}_w.csv", "w") as file:
+            file.write(f"{columns},latency_us,power_w,power_limit_w\n" + "".join(f"{row},{rng.randint(300, 690)},700\n" for row in measured))
     head = ("system,model,precision,backend,backend_version,isl_tokens,osl_tokens,concurrency,gpus,tp,pp,attn_dp,moe_tp,moe_ep,"
             "ttft_ms,tpot_ms,measured,source\n")
     loops = "".join(f"h100_sxm,{model},fp8,vllm,0.24.0,{tokens},256,{users},1,1,1,,1,1,{60 + 20 * users},{9 + 0.2 * users},,x.csv\n"
