@@ -31,8 +31,18 @@ MORE = [
     ["handoff", f"{GOLDEN}/small.yaml", "--model", "llama-3.1-405b", "--tokens", "1K", "--prefill", "tensor:tpa=4,tpf=4,batch=1",
      "--decode", "tensor:tpa=8,tpf=8,batch=1"],
     ["calibrate", "gemm.csv", "--system", "h200-hgx", "--part", "-o", "out/fitted.yaml"],
-    ["calibrate", "power.csv", "--system", "h200-hgx", "--power", "-o", "out/power.yaml"],
+    ["calibrate", "gemm_w.csv", "prefill_w.csv", "decode_w.csv", "--system", "h200-hgx", "--power", "-o", "out/power.yaml"],
     ["calibrate", "served.csv", "--engine", "vllm", "-o", "out/profile.yaml", "--csv", "out/rows.csv"],
+    ["sweep", "few.yaml", "--all", "--threads", "2", "-o", "out"],
+    ["thresholds", f"{GOLDEN}/rings.yaml", "--threads", "2", "-o", "out"],
+    ["partition", f"{GOLDEN}/parts.yaml", "--threads", "2", "-o", "out"],
+    ["evaluate", "gemm.csv", "--system", "h200-hgx", "--csv", "out/rows.csv"],
+]
+# Seconds each: with two.
+SLOW = [
+    ["accuracy", "--measurements", "h200-hgx=measured", "-o", "out/accuracy.md"],
+    ["validate", "kv_runahead", "--no-sensitivity", "-o", "out"],
+    ["verify", "apb", "--json"],
 ]
 DOCUMENTED = {0, 2, 3}
 
@@ -42,7 +52,18 @@ def tables():
     shapes = [(m, n, k) for m in (64, 256, 1024, 4096) for n in (512, 1024, 2048) for k in (1024, 2048, 4096)]
     rows = [f"{m},{n},{k},bf16,nvjet,{5 + m * n * k * 1e-8:.3f}" for m, n, k in shapes]
     write("gemm.csv", "m,n,k,dtype,kernel,latency_us", rows)
-    write("power.csv", "m,n,k,dtype,kernel,latency_us,power_w,power_limit_w", [f"{row},{300 + 10 * i},700" for i, row in enumerate(rows)])
+    os.makedirs("measured", exist_ok=True)
+    write("measured/gemm.csv", "m,n,k,dtype,kernel,latency_us", rows)
+    few = open(f"{GOLDEN}/small.yaml").read().replace("[llama-3.1-405b, deepseek-r1]", "[llama-3.1-405b]")
+    with open("few.yaml", "w") as file:
+        file.write(few.replace("[4, 8, 16]", "[8]"))
+    heads = "heads_q,heads_kv,head_dim,window,dtype_compute,dtype_kv,kernel"
+    sizes = [(b, s) for b in range(1, 9) for s in range(1, 9)]
+    watts = {"gemm": ("m,n,k,dtype,kernel", [*rows, *(f"{32 * b},{256 * s},1024,bf16,nvjet,{5 + b * s:.3f}" for b, s in sizes if b < 8)]),
+             "prefill": (f"batch,seq_q,kv_cached,{heads}", [f"{b},{512 * s},0,64,8,128,0,bf16,bf16,fa3,{20 * b * s * s}" for b, s in sizes]),
+             "decode": (f"batch,kv_len,{heads}", [f"{b},{1024 * s},64,8,128,0,bf16,bf16,fa3,{9 + 2 * b * s}" for b, s in sizes])}
+    for name, (columns, measured) in watts.items():
+        write(f"{name}_w.csv", f"{columns},latency_us,power_w,power_limit_w", [f"{row},{300 + 7 * i % 390},700" for i, row in enumerate(measured)])
     write("served.csv", "system,model,precision,backend,backend_version,isl_tokens,osl_tokens,concurrency,gpus,tp,pp,attn_dp,moe_tp,"
           "moe_ep,ttft_ms,tpot_ms,measured,source",
           [f"h100_sxm,Qwen/Qwen3-32B,fp8,vllm,0.24.0,{tokens},256,{users},1,1,1,,1,1,{60 + 20 * users},{9 + 0.2 * users},,x.csv"
@@ -70,6 +91,8 @@ def run(arguments, **environment):
 def at_which(count, samples):
     if len(sys.argv) > 3:
         return range(1, count + 1, int(sys.argv[3]))
+    if samples == 1:
+        return sorted({max(1, count // 3), max(1, 2 * count // 3)})
     first = range(1, min(count, samples) + 1)
     return sorted({*first, *(1 + i * count // samples for i in range(samples))})
 
@@ -92,8 +115,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         tables()
-        for arguments in RUNS + MORE:
-            samples = SAMPLES if arguments in RUNS else SAMPLES // 3
+        for arguments in RUNS + MORE + SLOW:
+            samples = SAMPLES if arguments in RUNS else SAMPLES // 3 if arguments in MORE else 1
             whole = run(arguments, COUNT_TO="counts")
             expected = whole.returncode
             files = sorted(os.listdir("out")) if os.path.isdir("out") else None
