@@ -272,6 +272,7 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
                     std::span<const MeasurementTable> measured) {
   Evaluation out;
   const std::vector<MeasurementTable> tables = with_scores_of_models(system, measured, out.notes);
+  CancelCheck check;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const MeasurementTable& table = tables[t];
     const Form* form = find_form(table.family->name);
@@ -289,6 +290,7 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
     std::vector<double> x(numbers.size());
     std::vector<std::string> variant(words.size());
     for (std::size_t row = 0; row < table.size(); ++row) {
+      check();
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = (*numbers[i])[row];
       for (std::size_t i = 0; i < variant.size(); ++i) variant[i] = (*words[i])[row];
       const auto found =
@@ -320,6 +322,7 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
 std::vector<VariantErrors> errors_by_variant(const Calibration& calibration, const Evaluation& evaluation) {
   std::vector<VariantErrors> out;
   for (std::size_t i = 0; i < calibration.fits.size(); ++i) {
+    check_cancelled();
     std::vector<double> predicted, measured;
     VariantErrors errors;
     errors.fit = i;
@@ -338,9 +341,13 @@ std::vector<VariantErrors> errors_by_variant(const Calibration& calibration, con
 }
 
 std::string hash_of(std::span<const std::string> texts) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;  // a millisecond
   std::uint64_t h = 14695981039346656037ull;
   for (const std::string& text : texts) {
-    for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (i % kPiece == 0) check_cancelled();
+      h = (h ^ static_cast<unsigned char>(text[i])) * 1099511628211ull;
+    }
     h = (h ^ 0x100) * 1099511628211ull;  // where one ends counts too
   }
   return fmt::format("{:016x}", h);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hardware/cost/forms/forms.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -26,13 +27,16 @@ std::string_view engine_of_gemm(std::string_view engine, std::string_view kernel
 
 FitRows static_products(const FitRows& dynamic, const FitRows& search, const FormContext& gemm) {
   std::map<std::pair<double, double>, double> seconds;  // of each activation
+  CancelCheck check;
   for (std::size_t i = 0; i < search.size(); ++i) {
+    check();
     const auto x = search.x(i);
     seconds.emplace(std::pair(x[0], x[1]), search.seconds[i]);
   }
   FitRows out;
   out.width = dynamic.width;
   for (std::size_t i = 0; i < dynamic.size(); ++i) {
+    check();
     const auto x = dynamic.x(i);
     const auto found = seconds.find({x[0], x[2]});
     if (found == seconds.end()) continue;

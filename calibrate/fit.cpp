@@ -190,9 +190,11 @@ std::size_t told_parameters(const Form& form, std::span<const std::string> words
   for (const FormParameter& one : form.parameters) p.push_back(one.start);
   const auto count = static_cast<Eigen::Index>(p.size()), all = static_cast<Eigen::Index>(rows.size());
   Eigen::MatrixXd slopes(all, count);  // of the logarithm of a row's time by that of a parameter
+  CancelCheck check;
   for (Eigen::Index i = 0; i < count; ++i) {
     const double start = p[static_cast<std::size_t>(i)];
     for (Eigen::Index row = 0; row < all; ++row) {
+      check();
       const auto x = rows.x(static_cast<std::size_t>(row));
       p[static_cast<std::size_t>(i)] = start * std::exp(kStep);
       const double above = form.seconds(x, context, p);
@@ -286,7 +288,9 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
   std::vector<double> measured, by_roofline, by_form;
   std::vector<std::vector<double>> by_correction(grids.size());
   std::vector<int> folds_of;
+  CancelCheck check;
   for (int fold = 0; fold < folds; ++fold) {
+    check_cancelled();
     std::vector<std::size_t> inside, outside;
     for (std::size_t i = 0; i < rows.size(); ++i)
       (fold_of(rows.x(i), folds) == fold ? outside : inside).push_back(i);
@@ -298,6 +302,7 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
     const FitResult& own = regimes.fit;
     const FitRows fast = seen.only(regimes.fast);
     for (std::size_t i = 0; i < unseen.size(); ++i) {
+      check();
       measured.push_back(unseen.seconds[i]);
       folds_of.push_back(fold);
       by_roofline.push_back(roofline.seconds(plain.x(outside[i]), context, base.parameters));
@@ -305,8 +310,10 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
     }
     for (std::size_t s = 0; s < grids.size(); ++s) {
       const Correction c = fit_correction(form, context, fast, own.parameters, grids[s], options);
-      for (std::size_t i = 0; i < unseen.size(); ++i)
+      for (std::size_t i = 0; i < unseen.size(); ++i) {
+        check();
         by_correction[s].push_back(predict(form, context, own.parameters, c, unseen.x(i)));
+      }
     }
   }
   CrossValidation out;
@@ -314,6 +321,7 @@ CrossValidation cross_validate(const Form& form, const FormContext& context, con
   out.form = summarise(by_form, measured);
   out.by_form = held_out(by_form, measured, folds_of);
   for (std::size_t s = 0; s < grids.size(); ++s) {
+    check_cancelled();
     const FitError e = summarise(by_correction[s], measured);
     out.tried.push_back({grids[s], e, held_out(by_correction[s], measured, folds_of)});
     const double at_most = grids[s].dense() && !out.grid.dense() ? kFineGain : 1;

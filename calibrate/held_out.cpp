@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 void HeldOut::add(double residual, int group) {
@@ -37,6 +39,7 @@ HeldOutBand held_out_band(const HeldOut& rows, double apart) {
   std::size_t inside = 0;
   std::vector<double> others;
   for (const int group : groups) {
+    check_cancelled();
     others.clear();
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (rows.groups[i] != group) others.push_back(rows.residuals[i]);

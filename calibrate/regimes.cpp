@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
@@ -24,7 +26,11 @@ double quantile(std::vector<double>& v, double q) {
 
 std::map<Curve, std::vector<std::size_t>> curves_of(const Form& form, const FitRows& rows) {
   std::map<Curve, std::vector<std::size_t>> out;
-  for (std::size_t i = 0; i < rows.size(); ++i) out[tuned_curve(form, rows.x(i))].push_back(i);
+  CancelCheck check;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    check();
+    out[tuned_curve(form, rows.x(i))].push_back(i);
+  }
   return out;
 }
 
@@ -33,10 +39,13 @@ std::vector<std::size_t> slow_rows(const Form& form, const FormContext& context,
                                    std::span<const double> parameters) {
   std::vector<std::size_t> out;
   std::vector<double> above;
+  CancelCheck check;
   for (const auto& [curve, own] : curves_of(form, rows)) {
     above.clear();
-    for (const std::size_t i : own)
+    for (const std::size_t i : own) {
+      check();
       above.push_back(rows.seconds[i] / form.seconds(rows.x(i), context, parameters));
+    }
     if (quantile(above, 0.5) > kSlowTactic) out.insert(out.end(), own.begin(), own.end());
   }
   std::sort(out.begin(), out.end());
@@ -79,7 +88,9 @@ std::optional<SlowTactics> slow_tactics(const Form& form, const FormContext& con
   out.of_curves = curves_of(form, rows).size();
   std::vector<double> above;
   std::set<Curve> curves;
+  CancelCheck check;
   for (const std::size_t i : regimes.slow) {
+    check();
     curves.insert(tuned_curve(form, rows.x(i)));
     above.push_back(rows.seconds[i] / predict(form, context, regimes.fit.parameters, correction, rows.x(i)));
   }

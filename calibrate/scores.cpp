@@ -10,6 +10,7 @@
 #include "calibrate/fit.hpp"
 #include "calibrate/rows.hpp"
 #include "hardware/cost/forms/forms.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -91,7 +92,9 @@ std::vector<MeasurementTable> with_scores_of_models(const System& system,
     const auto &models = t.word("model"), &layers = t.word("layer");
     const auto &batch = t.number("batch"), &keys = t.number(decode ? "kv_len" : "kv_cached");
     std::size_t changed = 0, same_shape = 0, flat = 0;
+    CancelCheck check;
     for (std::size_t row = 0; row < t.size(); ++row) {
+      check();
       const bool scores = layers[row] == "indexer" || layers[row] == "csa" || layers[row] == "msa";
       const Kinds kinds =
           t.engines[row] == "sglang" ? selection_of(all, models[row], layers[row], decode) : Kinds{};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "calibrate/regimes.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -59,13 +60,16 @@ std::vector<std::vector<double>> residuals(const Form& form, const FormContext& 
   const Regimes regimes = fit_regimes(form, context, seen, how.options);
   if (inside.size() < how.rows_per_parameter * moved(form, regimes.fit)) return out;
   const FitRows fast = seen.only(regimes.fast);
+  CancelCheck check;
   for (std::size_t s = 0; s < grids.size(); ++s) {
     Correction correction;
     if (grids[s])
       correction = fit_correction(form, context, fast, regimes.fit.parameters, *grids[s], how.options);
-    for (const std::size_t row : outside)
+    for (const std::size_t row : outside) {
+      check();
       out[s].push_back(std::log(rows.seconds[row] /
                                 predict(form, context, regimes.fit.parameters, correction, rows.x(row))));
+    }
   }
   return out;
 }
@@ -82,12 +86,17 @@ FitError error_of(std::span<const double> residuals) {
 std::vector<FamilyBand> families_withheld(const Form& form, const FormContext& context, const FitRows& rows,
                                           const Refit& how, const Grids& grids) {
   std::map<std::vector<double>, std::vector<std::size_t>> families;
-  for (std::size_t i = 0; i < rows.size(); ++i) families[model_family(form, rows.x(i))].push_back(i);
+  CancelCheck check;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    check();
+    families[model_family(form, rows.x(i))].push_back(i);
+  }
   if (families.size() < 2) return {};
   std::vector<HeldOut> all(grids.size()), fast(grids.size());
   std::vector<std::vector<double>> names;
   int group = 0;
   for (const auto& [family, outside] : families) {
+    check_cancelled();
     names.push_back(family);
     std::vector<std::size_t> inside;
     for (const auto& [other, own] : families) {

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "models/model/routing_samples.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -62,6 +63,7 @@ std::vector<double> inclusion_probabilities(const std::vector<double>& weights, 
   std::vector<double> before((n + 1) * k);  // of the experts before i, chance that c have rung
   std::vector<double> fewer(k);             // of the experts after i, chance that at most c have rung
   for (int node = 0; node < nodes; ++node) {
+    check_cancelled();
     const double t = std::exp(first + kStep * node);
     for (std::size_t i = 0; i < n; ++i) done[i] = -std::expm1(-weights[i] * t);
     std::fill(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(k), 0.0);

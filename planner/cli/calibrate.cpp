@@ -23,6 +23,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/output_folder.hpp"
 #include "reports/table.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/file_name.hpp"
 
 namespace shardline::cli {
@@ -320,10 +321,13 @@ int run(const EvaluateArguments& a, const Provenance& made_by) {
   print_each(result.notes);
   if (a.csv.empty()) return 0;
   std::string csv = "file,row,operation,measured_us,predicted_us,error_percent,extrapolated\n";
-  for (const PredictedRow& r : result.rows)
+  CancelCheck check;
+  for (const PredictedRow& r : result.rows) {
+    check();
     csv += fmt::format("{},{},{},{:.6g},{:.6g},{:.3f},{}\n", tables.names[r.table], r.row + 1,
                        display(system.calibration.fits[r.fit]), r.measured * 1e6, r.predicted * 1e6,
                        100 * (r.predicted / r.measured - 1), r.extrapolated ? "yes" : "no");
+  }
   write_file(a.csv, csv);
   print_notes("  wrote {}\n", a.csv);
   return 0;

@@ -21,10 +21,10 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Another program may find other numbers under the same version.
-std::string this_program() {
+// Another program may find other numbers under the same version: it is one of the texts that are read.
+void read_this_program() {
   constexpr std::size_t kMost = std::size_t{1} << 30;
-  return sha256(read_text("/proc/self/exe", kMost));
+  [[maybe_unused]] static const bool read = !read_text("/proc/self/exe", kMost).empty();
 }
 
 std::string line_of(const std::string& record) { return sha256(record) + " " + record + "\n"; }
@@ -50,10 +50,8 @@ std::vector<std::string> records_of(const std::filesystem::path& file, const std
 
 SweepJournal::SweepJournal(const std::filesystem::path& folder, const std::string& question)
     : file_(folder.parent_path() / ("." + folder.filename().string() + ".journal")), started_(now()) {
-  // The texts of the question before the program, which is one of those that are read.
-  const std::string texts = digest_of_texts_read();
-  static const std::string program = this_program();
-  key_ = "shardline journal 1 " + sha256(question + "\n" + texts + program);
+  read_this_program();
+  key_ = "shardline journal 1 " + sha256(question + "\n" + digest_of_texts_read());
   std::vector<std::string> kept = records_of(file_, key_);
   if (!kept.empty()) note_resumable();
   search_.emplace(std::move(kept), [this](const std::string& record) { keep(record); });

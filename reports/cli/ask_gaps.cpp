@@ -33,6 +33,7 @@ struct Longest {
   Place first, second;
 };
 Longest g_longest;
+std::atomic<bool> g_stopped = false;  // a question was answered yes
 
 double processor_time() {
   timespec t{};
@@ -71,10 +72,10 @@ void write_place(const Place& place, std::FILE* file) {
   std::fprintf(file, "\n");
 }
 
-void write_gaps(const char* name) {
+void write_gaps(const char* name, double ending) {
   std::FILE* const file = std::fopen(name, "w");
   if (file == nullptr) return;
-  std::fprintf(file, "%.6f\n", g_longest.seconds.load());
+  std::fprintf(file, "%.6f %.6f\n", g_longest.seconds.load(), ending);
   write_place(g_longest.first, file);
   write_place(g_longest.second, file);
   std::fclose(file);
@@ -86,14 +87,19 @@ AskGaps::AskGaps(CancelQuestion interrupted) : question_(std::move(interrupted))
   if (file_of_gaps() == nullptr) return;
   question_ = [ask = std::move(question_)] {
     note_question();
-    return ask();
+    const bool stop = ask();
+    if (stop) g_stopped.store(true, std::memory_order_relaxed);
+    return stop;
   };
 }
 
 AskGaps::~AskGaps() {
   if (file_of_gaps() == nullptr) return;
-  note_question();
-  write_gaps(file_of_gaps());
+  // Once the answer was yes the work has ended, and what it had is given back.
+  const bool stopped = g_stopped.load(std::memory_order_relaxed);
+  const double ending = stopped ? processor_time() - g_asked_at : 0;
+  if (!stopped) note_question();
+  write_gaps(file_of_gaps(), ending);
 }
 
 }  // namespace shardline::cli

@@ -9,7 +9,9 @@ namespace shardline::cli {
 /// Asks by `interrupted`. Where SHARDLINE_ASK_GAPS names a file, the longest work of a thread between two
 /// questions, in seconds of its processor, is written to it when the object ends, with where the first and
 /// the second one were asked: addresses in the program, for addr2line. Work before a thread's first question
-/// and behind the main thread's last one counts, too. Processor time is what a signal would wait for on an
+/// and behind the main thread's last one counts, too; but where that one was answered by yes, what is behind
+/// it is written beside the longest, as the time that the end takes: memory of millions of ops is given back.
+/// Processor time is what a signal would wait for on an
 /// idle machine, whatever else runs. One at a time.
 class AskGaps {
  public:

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <string_view>
 
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
@@ -40,13 +41,16 @@ std::string read_text(const std::filesystem::path& file, std::size_t most) {
   }
   // In growing pieces, since devices and pipes have no size; one byte too many tells that there are too many.
   std::string text;
-  for (std::size_t piece = 16384; input && text.size() <= most; piece *= 2) {
+  Sha256 hash;
+  constexpr std::size_t kLargestPiece = std::size_t{1} << 20;  // milliseconds between two questions
+  for (std::size_t piece = 16384; input && text.size() <= most; piece = std::min(2 * piece, kLargestPiece)) {
     check_cancelled();
     const std::size_t had = text.size();
     text.resize(std::min(had + piece, most + 1));
     input.read(text.data() + had, static_cast<std::streamsize>(text.size() - had));
     if (input.bad()) throw UserError("cannot read " + file.string());
     text.resize(had + static_cast<std::size_t>(input.gcount()));
+    hash.add(std::string_view(text).substr(had));
   }
   if (text.size() > most) {
     const bool small = most < (std::size_t{1} << 20);
@@ -54,7 +58,7 @@ std::string read_text(const std::filesystem::path& file, std::size_t most) {
                                 small ? most : most >> 20, small ? "bytes" : "MiB"));
   }
   const std::lock_guard lock(g_mutex);
-  g_digest += sha256(text);
+  g_digest += hash.hex();
   return text;
 }
 

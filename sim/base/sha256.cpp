@@ -2,16 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 
 namespace shardline {
 
 namespace {
-
-constexpr std::size_t kBlock = 64;  // bytes
 
 // FIPS 180-4, 4.2.2: the first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 constexpr std::array<std::uint32_t, 64> kRounds{
@@ -24,10 +20,10 @@ constexpr std::array<std::uint32_t, 64> kRounds{
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-using State = std::array<std::uint32_t, 8>;
+}  // namespace
 
 // 6.2.2.
-void add_block(State& state, std::string_view block) {
+void Sha256::add_block(State& state, std::string_view block) {
   std::array<std::uint32_t, 64> w{};
   for (std::size_t i = 0; i < kBlock; ++i) w[i / 4] = (w[i / 4] << 8) | static_cast<unsigned char>(block[i]);
   for (std::size_t t = 16; t < w.size(); ++t) {
@@ -47,14 +43,25 @@ void add_block(State& state, std::string_view block) {
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += v[i];
 }
 
-}  // namespace
+void Sha256::add(std::string_view piece) {
+  bytes_ += piece.size();
+  if (!rest_.empty()) {
+    const std::size_t taken = std::min(kBlock - rest_.size(), piece.size());
+    rest_ += piece.substr(0, taken);
+    piece.remove_prefix(taken);
+    if (rest_.size() < kBlock) return;
+    add_block(state_, rest_);
+    rest_.clear();
+  }
+  for (; piece.size() >= kBlock; piece.remove_prefix(kBlock)) add_block(state_, piece.substr(0, kBlock));
+  rest_ += piece;
+}
 
-std::string sha256(std::string_view text) {
-  State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  const std::uint64_t bits = 8 * static_cast<std::uint64_t>(text.size());
-  for (; text.size() >= kBlock; text.remove_prefix(kBlock)) add_block(state, text.substr(0, kBlock));
+std::string Sha256::hex() const {
+  State state = state_;
   // 5.1.1: a bit, zeros, and the length in 64 bits at the end of a block.
-  std::string rest(text);
+  const std::uint64_t bits = 8 * bytes_;
+  std::string rest = rest_;
   rest += '\x80';
   rest.resize((rest.size() + 8 + kBlock - 1) / kBlock * kBlock - 8, '\0');
   for (int shift = 56; shift >= 0; shift -= 8) rest += static_cast<char>((bits >> shift) & 0xff);
@@ -63,6 +70,12 @@ std::string sha256(std::string_view text) {
   std::string out;
   for (const std::uint32_t word : state) out += fmt::format("{:08x}", word);
   return out;
+}
+
+std::string sha256(std::string_view text) {
+  Sha256 hash;
+  hash.add(text);
+  return hash.hex();
 }
 
 }  // namespace shardline

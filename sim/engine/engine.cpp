@@ -183,7 +183,10 @@ void Engine::play(Timeline& out) {
     }
     // All changes of one instant are in: rates depend on who is active, not on the order of events.
     ++visit_;
-    for (const ResourceId resource : changed_) share(resource);
+    for (const ResourceId resource : changed_) {
+      check();
+      share(resource);
+    }
     changed_.clear();
     while (!events_.empty() && flows_[events_.top().task].ticket != events_.top().ticket) events_.pop();
     if (events_.empty()) break;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 void FairShare::clear() {
@@ -70,8 +72,10 @@ std::span<const double> FairShare::solve() {
   growing_.resize(count);
   for (std::uint32_t i = 0; i < count; ++i) growing_[i] = i;
   for (Pool& pool : pools_) pool.left = 1;
-  double floor = 0;  // rounding must not let a later round fill less than an earlier one
+  constexpr std::uint32_t kMany = 256;  // tasks, whose rounds take microseconds each
+  double floor = 0;                     // rounding must not let a later round fill less than an earlier one
   while (!growing_.empty()) {
+    if (count >= kMany) check_cancelled();
     const double level = fill_level();
     std::erase_if(growing_, [&](std::uint32_t task) { return freeze(task, level, floor); });
     floor = std::max(floor, level);

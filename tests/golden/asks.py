@@ -1,5 +1,6 @@
 """No command works for longer than 50 ms without asking whether to stop: the longest time of a processor between two
-questions, of every command and of what each of them does differently. Usage: asks.py BINARY [NAME]...
+questions, of every command and of what each of them does differently; and how long it takes to end once the answer is
+to stop. Usage: asks.py BINARY [NAME]...
 Processor time, since another program on the machine must not decide a test; on an idle machine it is what a signal
 waits for. A run that lasts is ended after SECONDS, as a user would."""
 import os
@@ -13,6 +14,7 @@ import signals
 BINARY = os.path.abspath(sys.argv[1])
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT = 0.05  # seconds of a processor
+ENDING = 0.3  # s from the answer to the end, which is by force after 0.4
 SECONDS = 15  # of a run
 
 
@@ -36,7 +38,7 @@ def questions():
 
 
 def gap_of(arguments):
-    """Seconds, and the addresses of where both questions were asked; what the run said."""
+    """Seconds of the longest gap and of the end, and the addresses of where both questions were asked; what the run said."""
     if os.path.exists("gaps"):
         os.remove("gaps")
     process = subprocess.Popen([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -47,9 +49,10 @@ def gap_of(arguments):
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
     if not os.path.exists("gaps"):
-        return None, [], said
-    seconds, first, second = open("gaps").read().split("\n")[:3]
-    return float(seconds), (first.split(), second.split()), said
+        return None, 0, [], said
+    times, first, second = open("gaps").read().split("\n")[:3]
+    seconds, ending = map(float, times.split())
+    return seconds, ending, (first.split(), second.split()), said
 
 
 def places(frames):
@@ -67,12 +70,14 @@ def main():
         for name, arguments in cases.items():
             if len(sys.argv) > 2 and not any(part in name for part in sys.argv[2:]):
                 continue
-            seconds, frames, said = gap_of(arguments)
+            seconds, ending, frames, said = gap_of(arguments)
             if seconds is None:
                 faults.append(f"{name}: {said[-300:]}")
                 continue
             longest.append((seconds, name))
-            print(f"  {name}: {seconds * 1000:.0f} ms", flush=True)
+            print(f"  {name}: {seconds * 1000:.0f} ms, to end {ending * 1000:.0f} ms", flush=True)
+            if ending > ENDING:
+                faults.append(f"{name}: {ending * 1000:.0f} ms from the answer to the end")
             if seconds > LIMIT:
                 faults.append(f"{name}: {seconds * 1000:.0f} ms without a question, from\n{places(frames[0])}\n    to\n{places(frames[1])}")
     if not longest:

@@ -4,6 +4,7 @@
 
 #include "cuda_probe/execute/verify/verify_models.hpp"
 #include "planner/layers/layer_flow.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -137,6 +138,7 @@ Charges charges_of(const Case& c, const Plan& p) {
 
 void add_prefill(const Layers& layers, const CaseSizes& z, const Workload& w, Plan p,
                  std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
+  check_cancelled();
   VerifyCase v;
   v.study = small_case(layers, z);
   v.study.batch = prefill_batch(w.requests);
@@ -157,6 +159,7 @@ void add_prefill(const Layers& layers, const CaseSizes& z, const Workload& w, Pl
 // A step of these requests: some decode, others may be prefilled beside them.
 void add_step(const Strategy& s, const Layers& layers, const CaseSizes& z, const char* what,
               const Batch& batch, Plan p, std::vector<VerifyCase>& out) {
+  check_cancelled();
   VerifyCase v;
   v.study = small_case(layers, z);
   v.study.batch = batch;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+
 namespace shardline {
 namespace {
 
@@ -20,6 +23,20 @@ TEST(Sha256, AroundTheEndOfABlock) {
   EXPECT_EQ(sha256(std::string(56, 'x')), "04c26261370ee7541549d16dee320c723e3fd14671e66a099afe0a377c16888e");
   EXPECT_EQ(sha256(std::string(63, 'x')), "75220b47218278e656f2013bb8f0c455a25eaf01e86c64924e9d48d89776d6f2");
   EXPECT_EQ(sha256(std::string(64, 'x')), "7ce100971f64e7001e8fe5a51973ecdfe1ced42befe7ee8d5fd6219506b5393c");
+}
+
+// Pieces of any sizes give the hash of the whole, also where it is asked for in between.
+TEST(Sha256, PiecesGiveTheHashOfTheWhole) {
+  std::string whole;
+  for (int i = 0; i < 1000; ++i) whole += static_cast<char>(i * 7);
+  for (const std::size_t piece : {1, 3, 63, 64, 65, 200, 999}) {
+    Sha256 hash;
+    for (std::size_t at = 0; at < whole.size(); at += piece) {
+      EXPECT_EQ(hash.hex(), sha256(whole.substr(0, at))) << piece << " at " << at;
+      hash.add(std::string_view(whole).substr(at, piece));
+    }
+    EXPECT_EQ(hash.hex(), sha256(whole)) << piece;
+  }
 }
 
 }  // namespace
