@@ -118,6 +118,43 @@ CorrectionGrid grid_of_shapes(const Work& w, const FormContext& context, const C
   return against ? coarse->grid : v.grid;
 }
 
+// No kernel is so far from all that forms say: a file that says so is refused where it is read.
+void check_errors(const Work& w, const KernelFit& f) {
+  constexpr double kMostError = 1e6;
+  const double worst = std::max({f.roofline.worst, f.alone.worst, f.corrected.worst});
+  if (!(worst <= kMostError))
+    throw UserError(
+        fmt::format("{} {}: measured times are up to {:.3g} times off what their shapes can take; "
+                    "times are in us, shapes in elements",
+                    w.form->family, variant_name(w.words), worst));
+}
+
+// Where the rows lie: ranges, and places near some row.
+void measured_places(const Work& w, const FormContext& context, KernelFit& f) {
+  const std::size_t axes = w.form->axes.size();
+  if (const auto far = far_axis(*w.form)) f.far_axis = far->axis;
+  f.range_low.assign(axes, HUGE_VAL);
+  f.range_high.assign(axes, -HUGE_VAL);
+  std::vector<double> coordinates;
+  double at[kMostAxes];
+  CancelCheck check;
+  for (std::size_t i = 0; i < w.rows.size(); ++i) {
+    check();
+    w.form->coordinates(w.rows.x(i), context, at);
+    coordinates.insert(coordinates.end(), at, at + axes);
+    for (std::size_t a = 0; a < axes; ++a) {
+      f.range_low[a] = std::min(f.range_low[a], at[a]);
+      f.range_high[a] = std::max(f.range_high[a], at[a]);
+    }
+  }
+  try {
+    f.cells = MeasuredCells::of(axes, coordinates);
+  } catch (const UserError& e) {
+    throw UserError(
+        fmt::format("{} {}: {}", w.form->family, variant_name(w.words), e.diagnostics().front().what));
+  }
+}
+
 KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o) {
   KernelFit f;
   f.form = w.form;
@@ -159,22 +196,9 @@ KernelFit fit_one(const System& system, const Work& w, const CalibrateOptions& o
   if (!models) f.intervals.family = withhold_families(*w.form, context, w.rows, how);
   f.intervals.slow = slow_tactics(*w.form, context, w.rows, regimes, f.correction);
   if (f.intervals.family && !f.intervals.slow) f.intervals.family->fast = {};
+  check_errors(w, f);
   f.intervals.beyond = withhold_beyond(*w.form, context, w.rows, how);
-  const std::size_t axes = w.form->axes.size();
-  if (const auto far = far_axis(*w.form)) f.far_axis = far->axis;
-  f.range_low.assign(axes, HUGE_VAL);
-  f.range_high.assign(axes, -HUGE_VAL);
-  std::vector<double> coordinates;
-  double at[kMostAxes];
-  for (std::size_t i = 0; i < w.rows.size(); ++i) {
-    w.form->coordinates(w.rows.x(i), context, at);
-    coordinates.insert(coordinates.end(), at, at + axes);
-    for (std::size_t a = 0; a < axes; ++a) {
-      f.range_low[a] = std::min(f.range_low[a], at[a]);
-      f.range_high[a] = std::max(f.range_high[a], at[a]);
-    }
-  }
-  f.cells = MeasuredCells::of(axes, coordinates);
+  measured_places(w, context, f);
   return f;
 }
 

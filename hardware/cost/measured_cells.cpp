@@ -1,5 +1,8 @@
 #include "hardware/cost/measured_cells.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -62,7 +65,11 @@ MeasuredCells MeasuredCells::of(std::size_t axes, std::span<const double> coordi
   }
   std::size_t all = 1;
   for (const int n : count) all *= static_cast<std::size_t>(n);
-  SL_CHECK(all <= kMostCells, "a table of measurements spans few doublings");
+  if (all > kMostCells)
+    throw UserError(
+        fmt::format("its rows span {} doublings of shapes: {} places, of which a fit keeps {} at "
+                    "most; fit parts of the table",
+                    fmt::join(count, " x "), all, kMostCells));
   std::vector<std::uint8_t> occupied(all);
   for (std::size_t row = 0; row < coordinates.size(); row += axes) {
     std::size_t index = 0;

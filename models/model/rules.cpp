@@ -9,6 +9,10 @@ namespace shardline {
 namespace {
 
 constexpr double kLargestModel = 1e15;
+// As many as ExpertRouting counts the loads of; published models have 512 at most.
+constexpr int kMostRouted = 1024;
+// And a token's, which are drawn one past the other; published models have 22 at most.
+constexpr int kMostVisited = 64;
 
 class Rules {
  public:
@@ -61,11 +65,15 @@ class Rules {
       require(f == plain, at + "experts", "a dense network has no experts to visit");
       return;
     }
-    require(f.experts <= limits::kExperts && f.shared_experts <= limits::kExperts, at + "experts",
+    require(f.experts <= kMostRouted && f.shared_experts <= kMostRouted, at + "experts",
             fmt::format("{} routed and {} shared experts; more than {} are refused", f.experts,
-                        f.shared_experts, limits::kExperts));
-    require(f.experts_per_token >= 1 && f.experts_per_token <= f.experts, at + "experts_per_token",
-            fmt::format("a token cannot visit {} of {} experts", f.experts_per_token, f.experts));
+                        f.shared_experts, kMostRouted));
+    require(f.experts_per_token >= 1 && f.experts_per_token <= std::min(f.experts, kMostVisited),
+            at + "experts_per_token",
+            f.experts_per_token > kMostVisited && f.experts_per_token <= f.experts
+                ? fmt::format("{} experts of a token; more than {} are refused", f.experts_per_token,
+                              kMostVisited)
+                : fmt::format("a token cannot visit {} of {} experts", f.experts_per_token, f.experts));
     require(f.shared_inner == 0 || (f.shared_experts > 0 && f.inner > 0 && f.shared_inner % f.inner != 0),
             at + "shared_inner", "shared experts as wide as some routed ones are written as so many of them");
     require(!f.shared_gate || f.shared_experts > 0, at + "shared_gate",
@@ -121,6 +129,8 @@ class Rules {
     shared_indices();
     if (!m_.drafts) return;
     require(m_.drafts->count >= 1, "drafts.count", "expected at least one module");
+    require(!m_.drafts->attention.none() && !m_.drafts->ffn.none(), "drafts",
+            "modules without attention or without a network are not modelled");
     attention(m_.drafts->attention, "drafts.attention.");
     ffn(m_.drafts->ffn, "drafts.ffn.");
   }

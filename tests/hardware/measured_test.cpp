@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "hardware/cost/forms/forms.hpp"
 #include "sim/base/error.hpp"
@@ -43,6 +45,22 @@ TEST(MeasuredCells, AreNearWhereSomeRowLiesInATouchingCell) {
       near += expected ? 1 : 0;
     }
     EXPECT_GT(near, 0) << axes;
+  }
+}
+
+// A table may say any shape: what its places would need is refused in words.
+TEST(MeasuredCells, OfTooManyDoublingsAreRefused) {
+  std::vector<double> rows(4, 0.0);
+  rows.insert(rows.end(), 4, 20.0);
+  EXPECT_GT(MeasuredCells::of(4, rows).runs().size(), 1u);  // 21^4 = 194,481
+  rows.insert(rows.end(), {20.0, 20.0, 20.0, 21.0});
+  try {
+    MeasuredCells::of(4, rows);
+    ADD_FAILURE() << "not refused";
+  } catch (const UserError& e) {
+    EXPECT_NE(std::string(e.what()).find("21 x 21 x 21 x 22 doublings of shapes: 203742 places"),
+              std::string::npos)
+        << e.what();
   }
 }
 

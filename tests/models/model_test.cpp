@@ -324,7 +324,11 @@ TEST(Model, CheckNamesTheFieldOfEachBrokenRule) {
   m.ffns[0].inner = 0;
   EXPECT_EQ(fields(m), (Names{"ffns[0].inner", "ffns[1].experts_per_token"}));
   m = r1;
-  m.ffns[1].experts_per_token = 256;  // tight: all experts may be visited
+  m.ffns[1].experts_per_token = 64;  // tight, as is that all experts may be visited
+  EXPECT_TRUE(check(m).empty());
+  m.ffns[1].experts_per_token = 65;
+  EXPECT_EQ(fields(m), (Names{"ffns[1].experts_per_token"}));
+  m.ffns[1].experts = m.ffns[1].experts_per_token = 8;
   EXPECT_TRUE(check(m).empty());
   m = r1;
   m.attentions[0].reach = {ReachKind::window, 128};
