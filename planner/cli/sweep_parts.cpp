@@ -13,6 +13,7 @@
 #include "planner/scenario/asked_amounts.hpp"
 #include "reports/json.hpp"
 #include "reports/terminal.hpp"
+#include "sim/base/error.hpp"
 #include "sim/base/file_name.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -299,7 +300,12 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
 }
 
 std::filesystem::path folder_of(const Study& study, const std::string& out) {
-  return std::filesystem::path(out) / file_name_of(study.study.model.name);
+  std::filesystem::path folder = std::filesystem::path(out) / file_name_of(study.study.model.name);
+  std::error_code error;  // nothing is written outside of `out`
+  if (std::filesystem::is_symlink(folder, error))
+    throw UserError(fmt::format(
+        "cannot write {0}: {0} is a symbolic link; remove it, or choose another folder", folder.string()));
+  return folder;
 }
 
 }  // namespace shardline::cli
