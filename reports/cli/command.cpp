@@ -14,6 +14,7 @@
 
 #include "reports/atomic_file.hpp"
 #include "reports/cli/ask_gaps.hpp"
+#include "reports/cli/stack_limit.hpp"
 #include "reports/staged_folder.hpp"
 #include "reports/standard_output.hpp"
 #include "reports/terminal.hpp"
@@ -244,6 +245,7 @@ int parse_and_run(const Program& program, int argc, char** argv) {
     fmt::print("{}", wrapped_help(help.str(), output_width()));
     return 0;
   }
+  need_stack();
   catch_interrupts(!program.patient);
   const AskGaps gaps(interrupted);
   const CancelScope scope(&gaps.question());

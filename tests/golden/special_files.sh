@@ -74,6 +74,16 @@ for most in 4 5 6 7 8; do
   rm -rf few
 done
 
+# A stack that is too small for a command is refused; one that the system lets be raised is raised.
+for most in 64 256 1024 4095; do
+  code=0
+  (ulimit -s "$most"; exec "$binary" plan "${line[@]}") > stdout 2> stderr < /dev/null || code=$?
+  [ "$code" -eq 2 ] || fail "exit $code with a stack of $most KiB"
+  grep -q "the stack may have $most KiB" stderr || fail "no word of the stack"
+done
+(ulimit -s 4096; exec "$binary" plan "${line[@]}") > stdout 2> stderr < /dev/null || fail "exit $? with 4 MiB of stack"
+(ulimit -S -s 256; exec "$binary" plan "${line[@]}") > stdout 2> stderr < /dev/null || fail "exit $? where the stack can be raised"
+
 # From a folder that nobody may write to, its data readable only, in a path with a blank, and by a user who is not root.
 mkdir "a place" "a place/out"
 chmod 777 "$work" "a place/out"
