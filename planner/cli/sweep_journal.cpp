@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "reports/atomic_file.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/read_text.hpp"
 #include "sim/base/sha256.hpp"
 
@@ -27,7 +30,18 @@ void read_this_program() {
   [[maybe_unused]] static const bool read = !read_text("/proc/self/exe", kMost).empty();
 }
 
-std::string line_of(const std::string& record) { return sha256(record) + " " + record + "\n"; }
+std::string line_of(const std::string& hash, const std::string& record) { return hash + " " + record + "\n"; }
+
+// Of a record that may have millions of characters: asks whether to stop.
+std::string hash_of_long(std::string_view record) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;  // 10 ms
+  Sha256 hash;
+  for (; !record.empty(); record.remove_prefix(std::min(kPiece, record.size()))) {
+    check_cancelled();
+    hash.add(record.substr(0, kPiece));
+  }
+  return hash.hex();
+}
 
 // The records behind the first line, where that is `key`.
 std::vector<std::string> records_of(const std::filesystem::path& file, const std::string& key) {
@@ -69,13 +83,14 @@ void SweepJournal::keep(const std::string& record) {
     out_.reset(std::fopen(beside.c_str(), "wbe"));
     if (!out_) return waiting_.clear();  // a sweep does without
     std::fputs((key_ + "\n").c_str(), out_.get());
-    for (const std::string& one : std::exchange(waiting_, {})) std::fputs(line_of(one).c_str(), out_.get());
+    for (const std::string& one : std::exchange(waiting_, {}))
+      std::fputs(line_of(sha256(one), one).c_str(), out_.get());
     if (std::fflush(out_.get()) != 0 || std::rename(beside.c_str(), file_.c_str()) != 0)
       unlink(beside.c_str());
     note_resumable();
     return;
   }
-  std::fputs(line_of(record).c_str(), out_.get());
+  std::fputs(line_of(hash_of_long(record), record).c_str(), out_.get());
   std::fflush(out_.get());
 }
 

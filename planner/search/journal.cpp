@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
@@ -68,6 +70,7 @@ Point point(Words& words) {
 
 FoundOfCandidate candidate(Words& words) {
   FoundOfCandidate out;
+  check_cancelled();
   for (const auto count : kCounts) out.counts.*count = words.number();
   for (std::uint64_t left = words.number(); left > 0 && words.good(); --left) {
     const std::uint64_t order = words.number();
@@ -82,6 +85,7 @@ FoundOfCandidate candidate(Words& words) {
 std::optional<std::string> record_of(std::size_t begin, std::size_t end,
                                      std::span<const FoundOfCandidate> wave) {
   std::string out = fmt::format("{} {}", begin, end);
+  CancelCheck check;  // a wave of a sweep that keeps all has a hundred thousand points
   for (const FoundOfCandidate& found : wave) {
     for (const auto count : kCounts) out += fmt::format(" {}", found.counts.*count);
     out += fmt::format(" {}", found.frontier.size());
@@ -91,6 +95,7 @@ std::optional<std::string> record_of(std::size_t begin, std::size_t end,
     }
     out += fmt::format(" {}", found.all.size());
     for (const Point& p : found.all) {
+      check();
       if (!add(out, p)) return std::nullopt;
     }
   }

@@ -83,7 +83,7 @@ void write_gaps(const char* name, double ending) {
 
 }  // namespace
 
-AskGaps::AskGaps(CancelQuestion interrupted) : question_(std::move(interrupted)) {
+AskGaps::AskGaps(CancelQuestion interrupted) : interrupted_(interrupted), question_(std::move(interrupted)) {
   if (file_of_gaps() == nullptr) return;
   question_ = [ask = std::move(question_)] {
     note_question();
@@ -96,7 +96,7 @@ AskGaps::AskGaps(CancelQuestion interrupted) : question_(std::move(interrupted))
 AskGaps::~AskGaps() {
   if (file_of_gaps() == nullptr) return;
   // Once the answer was yes the work has ended, and what it had is given back.
-  const bool stopped = g_stopped.load(std::memory_order_relaxed);
+  const bool stopped = g_stopped.load(std::memory_order_relaxed) || interrupted_();
   const double ending = stopped ? processor_time() - g_asked_at : 0;
   if (!stopped) note_question();
   write_gaps(file_of_gaps(), ending);

@@ -23,7 +23,7 @@ class AskGaps {
   const CancelQuestion& question() const { return question_; }
 
  private:
-  CancelQuestion question_;
+  CancelQuestion interrupted_, question_;
 };
 
 }  // namespace shardline::cli

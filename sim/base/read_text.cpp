@@ -17,15 +17,15 @@ namespace shardline {
 
 namespace {
 
-// A hash of the hashes: texts are large, and their number grows with each question.
+// A hash of the hashes: texts are large, and their number grows with each question of a process that lasts.
 std::mutex g_mutex;
-std::string g_digest;
+Sha256 g_digest;
 
 }  // namespace
 
 std::string digest_of_texts_read() {
   const std::lock_guard lock(g_mutex);
-  return sha256(g_digest);
+  return g_digest.hex();
 }
 
 std::string read_text(const std::filesystem::path& file, std::size_t most) {
@@ -58,7 +58,7 @@ std::string read_text(const std::filesystem::path& file, std::size_t most) {
                                 small ? most : most >> 20, small ? "bytes" : "MiB"));
   }
   const std::lock_guard lock(g_mutex);
-  g_digest += hash.hex();
+  g_digest.add(hash.hex());
   return text;
 }
 

@@ -101,9 +101,15 @@ bool Engine::replay(Timeline& out) {
 void Engine::prepare() {
   CancelCheck check;
   const std::size_t count = graph_->size();
+  const auto ask = [many = count > (1U << 16)] {  // to make room for so many takes milliseconds
+    if (many) check_cancelled();
+  };
   flows_.assign(count, Flow{});
+  ask();
   claims_.resize(graph_->demand_count());
+  ask();
   successors_.resize(graph_->dependency_count());
+  ask();
   successors_begin_.assign(count + 1, 0);
   for (TaskId task = 0; task < count; ++task) {
     check();
