@@ -1,7 +1,12 @@
 // Steps of random models, batches and plans: whatever check_plan() takes is lowered, played, bounded, and
 // where it is small computed; laws that hold of every step are asked of each.
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
+#include <map>
+#include <string>
 
 #include "cuda_probe/execute/verify/verify_cases.hpp"
 #include "planner/search/block_times.hpp"
@@ -125,6 +130,79 @@ void tell_step() {
   if (g_step != nullptr) std::fprintf(stderr, "step: %s\n", fuzz::text_of(*g_step).c_str());
 }
 
+// What the inputs of a run were of, where FUZZ_STEP_COVERS names a file: for run.sh.
+class Covered {
+ public:
+  Covered() : file_(std::getenv("FUZZ_STEP_COVERS")) {}
+  ~Covered() {
+    if (file_ == nullptr) return;
+    std::FILE* const out = std::fopen(file_, "w");
+    if (out == nullptr) return;
+    for (const Strategy* s : strategies()) count(out, std::string("strategy ") + s->name);
+    for (const char* kind : kAttentions) count(out, kind);
+    for (const char* kind : {"step decode", "step prefill", "step mixed", "computed", "after turns", "drafts",
+                             "experts", "an engine", "stages", "chunks", "two halves"})
+      count(out, kind);
+    std::fclose(out);
+  }
+
+  void add(const fuzz::StepCase& step) {
+    if (file_ == nullptr) return;
+    const Case& c = *step.study;
+    const Plan& p = step.plan;
+    const auto note = [&](bool holds, const std::string& what) { inputs_[what] += holds ? 1 : 0; };
+    note(true, std::string("strategy ") + strategy(p.strategy).name);
+    for (const Attention& a : c.model.attentions) note(true, kAttentions[kind_of(a)]);
+    note(c.batch.kind() == StepKind::decode, "step decode");
+    note(c.batch.kind() == StepKind::prefill, "step prefill");
+    note(c.batch.kind() == StepKind::mixed, "step mixed");
+    note(computable(step), "computed");
+    note(c.placement != nullptr, "after turns");
+    note(p[kDrafts] > 0, "drafts");
+    for (const FeedForward& f : c.model.ffns) note(f.routed(), "experts");
+    note(c.engine != nullptr, "an engine");
+    note(p.pp > 1, "stages");
+    note(p[kPrefillChunk] > 0, "chunks");
+    note(p[kOverlap] != Overlap::none, "two halves");
+  }
+
+ private:
+  static constexpr std::array kAttentions{
+      "attention gqa",        "attention gqa window",    "attention gqa chunk",
+      "attention blocks",     "attention mla",           "attention mla index",
+      "attention mla shared", "attention compressed",    "attention compressed index",
+      "attention delta",      "attention delta channel", "attention mamba",
+      "attention none"};
+  static std::size_t kind_of(const Attention& a) {
+    switch (a.kind) {
+      case AttentionKind::gqa:
+        return a.index ? 3 : a.reach.kind == ReachKind::window ? 1 : a.reach.kind == ReachKind::chunk ? 2 : 0;
+      case AttentionKind::mla:
+        return a.index ? (a.index->shared ? 6 : 5) : 4;
+      case AttentionKind::compressed:
+        return a.index ? 8 : 7;
+      case AttentionKind::delta:
+        return a.delta->channel_decay ? 10 : 9;
+      case AttentionKind::mamba:
+        return 11;
+      case AttentionKind::none:
+        break;
+    }
+    return 12;
+  }
+  void count(std::FILE* out, const std::string& what) {
+    std::fprintf(out, "%d %s\n", inputs_[what], what.c_str());
+  }
+
+  const char* file_;
+  std::map<std::string, int> inputs_;
+};
+
+Covered& covered() {
+  static Covered all;
+  return all;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -133,7 +211,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const fuzz::StepCase step = fuzz::step_case(choose);
     fuzz::g_report = tell_step;
     g_step = &step;
+    static const bool tells = std::getenv("FUZZ_STEP_TELL") != nullptr;  // for an input that ends in a signal
+    if (tells) tell_step();
     check_step(step);
+    covered().add(step);
     g_step = nullptr;
   });
 }

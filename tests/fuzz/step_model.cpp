@@ -57,6 +57,26 @@ Attention mla(Choices& choose, int unit, bool small, bool indexed) {
   return a;
 }
 
+// As DeepSeek-V4's: a window of single tokens, beside it one row for every `ratio` tokens, of which an index
+// may choose.
+Attention compressed(Choices& choose, int unit, bool small) {
+  Attention a;
+  a.kind = AttentionKind::compressed;
+  a.q_heads = choose.of({4, 8, 2, 16});
+  a.kv_heads = 1;
+  a.head_dim = 8 * unit;
+  a.rope_dim = 2 * unit;
+  a.q_lora_rank = 12 * unit;
+  a.reach = {ReachKind::window, small ? 1 + choose.below(20) : choose.number(8)};
+  a.sinks = choose.once_in(3);
+  a.compression =
+      Compression{.ratio = choose.of({0, 4, 16, 8}), .o_groups = choose.of({2, 1}), .o_rank = 4 * unit};
+  if (a.compression->ratio > 0 && choose.once_in(2))
+    a.index = SparseIndex{
+        .heads = 1 + choose.below(4), .dim = 4 * unit, .top_k = 1 + choose.below(small ? 12 : 255)};
+  return a;
+}
+
 Attention delta(Choices& choose, int unit) {
   Attention a;
   a.kind = AttentionKind::delta;
@@ -86,7 +106,7 @@ Attention mamba(Choices& choose, int unit) {
 
 // Of all but the last, which a model of one kind has often.
 Attention attention(Choices& choose, int unit, bool small) {
-  switch (choose.below(9)) {
+  switch (choose.below(10)) {
     case 1:
       return gqa(choose, unit, small, true);
     case 2:
@@ -104,6 +124,8 @@ Attention attention(Choices& choose, int unit, bool small) {
       none.kind = AttentionKind::none;
       return small ? gqa(choose, unit, small, false) : none;
     }
+    case 8:
+      return compressed(choose, unit, small);
     default:
       return gqa(choose, unit, small, false);
   }

@@ -87,7 +87,7 @@ void check_pairs(const StepCase& step, const Work& w) {
   for (std::size_t i = 0; i < c.model.attentions.size(); ++i) {
     const Attention& a = c.model.attentions[i];
     if (a.recurrent() || a.none()) continue;
-    if (a.index) exact = false;  // what is chosen is counted by the executors
+    if (a.index || a.compression) exact = false;  // what is chosen, and rows, are counted by the executors
     const double own = mask(c, p, a.reach) * a.q_heads * layers_of_attention(c.model, static_cast<int>(i));
     whole += own;
     least += own;
