@@ -1,9 +1,9 @@
 // Internal to checkpoint.cpp: names of matrices that files of quantisation list, and what they match.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <regex>
 #include <string>
@@ -16,66 +16,62 @@
 
 namespace shardline::checkpoint {
 
-// '*' stands for any text.
-inline bool glob(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      from = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p, ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++from;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
+/// Length of the "[...]" of Python's fnmatch that `pattern` begins with, and whether `c` is in it: "[!...]"
+/// negates, a "]" that comes first is one of the set. 0: no such set, '[' stands for itself.
+std::size_t character_set(std::string_view pattern, char c, bool& in);
 
-// A name or part of one ("lm_head", "model.layers.3.mlp"), with '*', or "re:" and a regular expression that
-// matches from the start. A module stands for all that it contains.
-class Pattern {
- public:
-  explicit Pattern(const Reader& at) : Pattern(at, at.text()) {}
-  Pattern(const Reader& at, std::string text) : text_(std::move(text)) {
-    if (!text_.starts_with("re:")) return;
-    try {
-      expression_.emplace(text_.substr(3));
-    } catch (const std::regex_error&) {
-      at.fault(fmt::format("\"{}\" is no regular expression", text_.substr(3)));
-    }
-  }
+/// As Python's fnmatch, by which ModelOpt, TensorRT-LLM (QuantConfig.is_module_excluded_from_quantization,
+/// models/modeling_utils.py, v1.3) and vLLM (modelopt.py, is_layer_excluded, 00155cdecca7) compare: '*' is
+/// any text, '?' any character, "[...]" one of a set.
+bool glob(std::string_view pattern, std::string_view text);
 
-  /// Whether it stands for itself: no star and no expression.
-  bool plain() const { return !text_.starts_with("re:") && text_.find('*') == std::string::npos; }
-  const std::string& text() const { return text_; }
-
-  bool matches(const std::string& name) const {
-    if (text_.starts_with("re:"))
-      return expression_ && std::regex_search(name, *expression_, std::regex_constants::match_continuous);
-    const bool part = text_.find_first_of(".*") == std::string::npos;
-    for (std::size_t begin = 0, end = 0; end < name.size(); begin = end + 1) {
-      end = std::min(name.find('.', begin), name.size());
-      if (part ? std::string_view(name).substr(begin, end - begin) == text_
-               : glob(text_, std::string_view(name).substr(0, end)))
-        return true;
-    }
-    return false;
-  }
-
- private:
-  std::string text_;
-  std::optional<std::regex> expression_;
+/// How the tool that wrote a list has it read.
+enum class Listed : std::uint8_t {
+  names,  // as Pattern says
+  parts   // any part of a name, as vLLM (is_layer_skipped with skip_with_substr) and SGLang read AWQ's
 };
 
+// A name or a run of its parts ("lm_head", "model.layers.3.mlp", "mlp.down_proj"), a glob, or "re:" and a
+// regular expression that matches from the start. A module stands for all that it contains.
+class Pattern {
+ public:
+  explicit Pattern(const Reader& at, Listed listed = Listed::names) : Pattern(at, at.text(), listed) {}
+  Pattern(const Reader& at, std::string text, Listed listed = Listed::names);
+
+  /// Whether it stands for itself.
+  bool plain() const { return kind_ == Kind::plain; }
+  const std::string& text() const { return text_; }
+  /// Why an expression is not read: it is Python's alone ("(?<!" looks behind). Empty: it is.
+  const std::string& unread() const { return unread_; }
+  bool matches(const std::string& name) const;
+
+ private:
+  enum class Kind : std::uint8_t { plain, glob, expression, part };
+  Kind kind_ = Kind::plain;
+  std::string text_;
+  std::size_t literal_ = 0;  // so many characters of a glob come before the first that is none of a name
+  std::optional<std::regex> expression_;
+  std::string unread_;
+};
+
+/// `look` at every run of a name's parts: "mlp.gate_proj" of "model.layers.3.mlp.gate_proj".
+template <class Look>
+void each_run(std::string_view name, Look look) {
+  for (std::size_t begin = 0; begin < name.size();) {
+    for (std::size_t end = begin; end < name.size(); ++end) {
+      end = std::min(name.find('.', end), name.size());
+      look(name.substr(begin, end - begin));
+    }
+    begin = std::min(name.find('.', begin), name.size() - 1) + 1;
+  }
+}
+
 // Patterns in their order, of which a file may have tens of thousands: those that stand for themselves are
-// looked up by the parts of a name and by what it begins with, the others are tried one by one.
+// looked up by the runs of a name's parts, the others are tried one by one.
 class Patterns {
  public:
   bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
 
   void add(Pattern pattern) {
     if (pattern.plain()) {
@@ -87,26 +83,11 @@ class Patterns {
   }
 
   /// Place of the first one that matches one of the names; nothing if none does.
-  template <class Names>
-  std::optional<std::size_t> first(const Names& names) const {
-    std::size_t best = size_;
-    const auto look = [&](std::string_view text) {
-      const auto at = plain_.find(std::string(text));
-      if (at != plain_.end()) best = std::min(best, at->second);
-    };
-    for (const std::string& name : names) {
-      for (std::size_t begin = 0, end = 0; end < name.size(); begin = end + 1) {
-        end = std::min(name.find('.', begin), name.size());
-        if (begin > 0) look(std::string_view(name).substr(begin, end - begin));
-        look(std::string_view(name).substr(0, end));
-      }
-      for (const auto& [order, pattern] : others_) {
-        if (order >= best) break;
-        if (pattern.matches(name)) best = order;
-      }
-    }
-    return best < size_ ? std::optional(best) : std::nullopt;
-  }
+  std::optional<std::size_t> first(const std::vector<std::string>& names) const;
+
+  /// Those that match none of `names`, in their order. Numbers of experts do not count: one of a layer stands
+  /// for all.
+  std::vector<std::string> without_match(const std::vector<std::vector<std::string>>& names) const;
 
  private:
   std::size_t size_ = 0;

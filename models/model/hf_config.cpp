@@ -13,6 +13,8 @@
 namespace shardline {
 namespace {
 
+constexpr const char* kUnreadMethod = "unread";  // Checkpoint::method of what is described and not read
+
 using hf::Family;
 using hf::Import;
 
@@ -206,6 +208,55 @@ void refuse_others(Import& in, bool forced) {
   check_layer_types(in);
 }
 
+/// Where config.json says how its checkpoint is quantised: in quantization_config or, of older files of
+/// compressed-tensors, compression_config (vllm-project/vllm,
+/// transformers_utils/model_arch_config_convertor.py, _normalize_quantization_config); of the language model
+/// first, as far as it is apart.
+std::optional<Reader> quantisation_of(const Reader& text, const Reader& file) {
+  for (const Reader& at : {text, file}) {
+    for (const char* key : {"quantization_config", "compression_config"}) {
+      auto found = at.find(key);
+      if (found && !found->is_null()) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+/// What is not read has the types of no checkpoint: `assumed` says so and where, and its method is kept, so
+/// that whoever asks for times is asked for types (unread_types).
+Checkpoint read_or_unread(const Reader& quantized, Model& m) {
+  std::vector<std::string> notes;
+  const std::optional<Checkpoint> read = read_checkpoint(quantized, m, notes);
+  if (read) {
+    m.notes.insert(m.notes.end(), notes.begin(), notes.end());
+    return *read;
+  }
+  Checkpoint out;
+  if (!quantized.is_map()) return out;  // a fault, which is said
+  std::string why = notes.back();
+  const auto open = why.find('('), close = why.rfind(')');
+  why = why.substr(open + 1, close - open - 1);
+  notes.pop_back();
+  m.notes.insert(m.notes.end(), notes.begin(), notes.end());
+  const Location at = quantized.location();
+  out.method = kUnreadMethod;
+  out.assumed = fmt::format("types of {} not read: {} at {}:{}:{}", m.name, why, at.file, at.line, at.column);
+  return out;
+}
+
+/// Notes where both files describe the checkpoint, and otherwise.
+void compare_descriptions(const Checkpoint& own, const Document& beside, Model& m) {
+  std::vector<std::string> unsaid;
+  beside.root().allow_other_keys();
+  std::optional<Checkpoint> other = read_checkpoint(beside.root(), m, unsaid);
+  beside.finish();
+  if (other) other->method = own.method;
+  if (other == own) return;
+  m.notes.emplace_back(
+      "config.json and hf_quant_config.json do not say the same of the checkpoint's types: config.json's are "
+      "taken, as vLLM and SGLang read it; TensorRT-LLM reads hf_quant_config.json first");
+}
+
 Model import(const Document& document, const std::string& name, const std::string& file_name,
              const std::string& as) {
   const Reader file = document.root();
@@ -216,7 +267,9 @@ Model import(const Document& document, const std::string& name, const std::strin
   const Family& family = choose_family(document, as);
   const bool forced = !as.empty();
   Import in = enter(file, family, forced);
-  for (const char* key : {"model_type", "architectures", "quantization_config"}) in.understood.emplace(key);
+  in.m.name = name;
+  for (const char* key : {"model_type", "architectures", "quantization_config", "compression_config"})
+    in.understood.emplace(key);
   in.m.architecture = read_architectures(file, family, forced);
   if (forced) in.note(fmt::format("read as {}, as --as says: what it does not read is ignored", as));
   family.read(in);
@@ -230,13 +283,8 @@ Model import(const Document& document, const std::string& name, const std::strin
   set_drafts(in);
   for (const ModelFault& fault : check(in.m)) locate(in, fault.field).fault(fault.what);
   document.finish();
-  in.m.checkpoint = Checkpoint{};
-  for (const Reader& at : {in.root, file}) {
-    const auto quantized = at.find("quantization_config");
-    if (!quantized || quantized->is_null()) continue;
-    in.m.checkpoint = read_checkpoint(*quantized, in.m, in.m.notes);
-    break;
-  }
+  const std::optional<Reader> quantized = quantisation_of(in.root, file);
+  in.m.checkpoint = quantized ? read_or_unread(*quantized, in.m) : Checkpoint{};
   // DeepSeek-V4: experts of 4 bits with a scale of a byte per 32 elements, beside blocks of FP8
   // (inference/model.py).
   const auto expert_type = in.root.find("expert_dtype");
@@ -245,19 +293,14 @@ Model import(const Document& document, const std::string& name, const std::strin
     in.m.checkpoint->experts = {Dtype::mxfp4, Dtype::fp8};
   document.finish();
   note_other_keys(in);
-  in.m.name = name;
   in.m.source = fmt::format("Hugging Face configuration {} (model_type {})", file_name, family.model_type);
   return in.m;
 }
 
 /// Whether config.json itself says how its checkpoint is quantised.
 bool describes_quantisation(const Reader& root) {
-  const auto says = [](const Reader& at) {
-    const auto quantised = at.is_map() ? at.find("quantization_config") : std::nullopt;
-    return quantised && !quantised->is_null();
-  };
   const auto text = root.find("text_config");
-  return says(root) || (text && says(*text));
+  return quantisation_of(text && text->is_map() ? *text : root, root).has_value();
 }
 
 /// "llama-7b" for both "llama-7b/config.json" and "llama-7b.json". A folder given as . or .. has a name, too.
@@ -270,6 +313,10 @@ std::string model_name(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+std::string unread_types(const Model& m) {
+  return m.checkpoint && m.checkpoint->method == kUnreadMethod ? m.checkpoint->assumed : "";
+}
 
 std::vector<std::string> hf_model_types() {
   std::vector<std::string> types;
@@ -292,15 +339,19 @@ std::vector<std::string> hf_architectures() {
 Model load_hf_config(const std::filesystem::path& file, const std::string& as) {
   const Document config = Document::load_json(file);
   Model m = import(config, model_name(file), file.string(), as);
-  // As vLLM reads them (transformers_utils/config.py): ModelOpt writes the same into both, and where only the
-  // experts were narrowed, config.json alone knows what the rest is.
-  if (m.checkpoint && describes_quantisation(config.root())) return m;
   const std::filesystem::path beside = file.parent_path() / "hf_quant_config.json";
   std::error_code error;
   if (file.filename() != "config.json" || !std::filesystem::exists(beside, error)) return m;
   const Document document = Document::load_json(beside);
+  // As vLLM reads them (transformers_utils/config.py): ModelOpt writes the same into both, and where only the
+  // experts were narrowed, config.json alone knows what the rest is. TensorRT-LLM reads hf_quant_config.json
+  // first and warns (_torch/model_config.py, quantization/modelopt_config.py, v1.3).
+  if (m.checkpoint && m.checkpoint->assumed.empty() && describes_quantisation(config.root())) {
+    compare_descriptions(*m.checkpoint, document, m);
+    return m;
+  }
   document.root().allow_other_keys();
-  m.checkpoint = read_checkpoint(document.root(), m, m.notes);
+  m.checkpoint = read_or_unread(document.root(), m);
   document.finish();
   return m;
 }

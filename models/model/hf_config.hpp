@@ -21,6 +21,11 @@ std::vector<std::string> hf_architectures();
 /// UserError with every fault; of an unknown model_type, with all that `as` may be.
 Model load_hf_config(const std::filesystem::path& file, const std::string& as = "");
 
+/// Of a model whose file describes a quantisation that is not read: what and where, "types of NAME not read:
+/// the method bitsandbytes at config.json:1:830"; else empty. Its checkpoint is then in BF16 for want of
+/// types.
+std::string unread_types(const Model& model);
+
 /// As load_hf_config, from a text; `file` is what messages show, and names the model.
 Model parse_hf_config(const std::string& file, const std::string& text, const std::string& as = "");
 

@@ -22,6 +22,7 @@ Model dense() {
 Model experts() {
   Attention mla;
   mla.kind = AttentionKind::mla;
+  mla.q_lora_rank = 8;
   std::vector<FeedForward> ffns(8, {.inner = 8, .experts = 16, .experts_per_token = 2, .shared_experts = 1});
   ffns[0] = {.inner = 8};
   Model m;

@@ -1,0 +1,170 @@
+#include "models/model/checkpoint_patterns.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "models/model/checkpoint_names.hpp"
+
+namespace shardline::checkpoint {
+
+namespace {
+
+/// What Python's expressions have and ECMAScript's, which C++ reads, do not.
+std::string python_alone(std::string_view expression) {
+  for (const std::string_view part : {"(?<", "(?P", "(?i", "(?s", "(?m", "(?x", "(?a", "(?u", "(?L", "(?#",
+                                      "(?(", "(?>", "\\A", "\\Z", "*+", "++", "?+"}) {
+    if (expression.find(part) != std::string_view::npos) return std::string(part);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::size_t character_set(std::string_view pattern, char c, bool& in) {
+  std::size_t at = 1;
+  const bool negated = at < pattern.size() && pattern[at] == '!';
+  if (negated) ++at;
+  const std::size_t close = pattern.find(']', at + 1);
+  if (close == std::string_view::npos) return 0;
+  bool found = false;
+  while (at < close) {
+    if (at + 2 < close && pattern[at + 1] == '-') {
+      found = found || (pattern[at] <= c && c <= pattern[at + 2]);
+      at += 3;
+    } else {
+      found = found || pattern[at] == c;
+      ++at;
+    }
+  }
+  in = found != negated;
+  return close + 1;
+}
+
+bool glob(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
+  while (t < text.size()) {
+    std::size_t step = 0;  // what of the pattern stands for this character
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      from = t;
+      continue;
+    }
+    if (p < pattern.size() && pattern[p] == '[') {
+      bool in = false;
+      const std::size_t length = character_set(pattern.substr(p), text[t], in);
+      step = length > 0 ? (in ? length : 0) : (text[t] == '[' ? 1 : 0);
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      step = 1;
+    }
+    if (step > 0) {
+      p += step;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++from;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+Pattern::Pattern(const Reader& at, std::string text, Listed listed) : text_(std::move(text)) {
+  if (listed == Listed::parts) {
+    kind_ = Kind::part;
+    return;
+  }
+  literal_ = std::min(text_.find_first_of("*?["), text_.size());
+  if (!text_.starts_with("re:")) {
+    if (literal_ < text_.size()) kind_ = Kind::glob;
+    return;
+  }
+  kind_ = Kind::expression;
+  std::string expression = text_.substr(3);
+  auto flags = std::regex::ECMAScript;
+  if (expression.starts_with("(?i)")) {
+    flags |= std::regex::icase;
+    expression.erase(0, 4);
+  }
+  if (const std::string part = python_alone(expression); !part.empty()) {
+    unread_ = fmt::format("the expression \"{}\", whose {} is Python's alone", text_.substr(3), part);
+    return;
+  }
+  try {
+    expression_.emplace(expression, flags);
+  } catch (const std::regex_error&) {
+    at.fault(fmt::format("\"{}\" is no regular expression", text_.substr(3)));
+  }
+}
+
+bool Pattern::matches(const std::string& name) const {
+  switch (kind_) {
+    case Kind::expression:
+      return expression_ && std::regex_search(name, *expression_, std::regex_constants::match_continuous);
+    case Kind::part:
+      return name.find(text_) != std::string::npos;
+    case Kind::plain: {
+      bool found = false;
+      each_run(name, [&](std::string_view run) { found = found || run == text_; });
+      return found;
+    }
+    case Kind::glob:
+      break;
+  }
+  if (name.compare(0, literal_, text_, 0, literal_) != 0) return false;
+  for (std::size_t end = 0; end < name.size(); ++end) {
+    end = std::min(name.find('.', end), name.size());
+    if (glob(text_, std::string_view(name).substr(0, end))) return true;
+  }
+  return false;
+}
+
+std::optional<std::size_t> Patterns::first(const std::vector<std::string>& names) const {
+  std::size_t best = size_;
+  std::string key;
+  for (const std::string& name : names) {
+    each_run(name, [&](std::string_view run) {
+      const auto at = plain_.empty() ? plain_.end() : plain_.find(key.assign(run));
+      if (at != plain_.end()) best = std::min(best, at->second);
+    });
+    for (const auto& [order, pattern] : others_) {
+      if (order >= best) break;
+      if (pattern.matches(name)) best = order;
+    }
+  }
+  return best < size_ ? std::optional(best) : std::nullopt;
+}
+
+std::vector<std::string> Patterns::without_match(const std::vector<std::vector<std::string>>& names) const {
+  std::unordered_set<std::string> known;
+  if (!plain_.empty()) {
+    for (const auto& of_one : names) {
+      for (const std::string& name : of_one)
+        each_run(name, [&](std::string_view run) { known.emplace(run); });
+    }
+  }
+  std::vector<std::pair<std::size_t, std::string>> found;
+  for (const auto& [text, order] : plain_) {
+    if (!known.contains(of_first_expert(text))) found.emplace_back(order, text);
+  }
+  for (const auto& [order, pattern] : others_) {
+    const bool any = std::any_of(names.begin(), names.end(), [&p = pattern](const auto& of_one) {
+      return std::any_of(of_one.begin(), of_one.end(), [&p](const std::string& n) { return p.matches(n); });
+    });
+    if (!any && !without_type(pattern.text())) found.emplace_back(order, pattern.text());
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> out;
+  for (auto& [order, text] : found) {
+    if (!without_type(text)) out.push_back(std::move(text));
+  }
+  return out;
+}
+
+}  // namespace shardline::checkpoint

@@ -1,0 +1,62 @@
+// Internal to checkpoint.cpp: what a file of quantisation says of each matrix, whatever tool wrote it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/model/checkpoint_patterns.hpp"
+#include "models/model/checkpoint_types.hpp"
+
+namespace shardline::checkpoint {
+
+/// Exclusions go before lists of types: vLLM 00155cdecca7 asks should_ignore_layer (compressed_tensors.py,
+/// get_scheme_dict) and is_layer_excluded (modelopt.py, ModelOptMixedPrecisionConfig.get_quant_method) first.
+struct TypeRules {
+  std::optional<MatrixType> all;  // of linear layers that no rule names
+  Patterns excluded;              // stay as they are
+  Patterns only;                  // unless empty: what none of these matches stays as it is
+  Patterns listed;                // have a type of their own, in
+  std::vector<MatrixType> listed_types;
+  MatrixType unquantised;    // what stays as it is
+  bool head = false;         // the LM head is a linear layer like others
+  bool only_routed = false;  // no linear layer at all, but routed experts
+  std::optional<Dtype> kv;
+  std::string why;                 // it is not read
+  std::vector<std::string> notes;  // what was read leaves out
+
+  MatrixType of(const std::vector<std::string>& names) const {
+    if (excluded.first(names) || (!only.empty() && !only.first(names))) return unquantised;
+    if (const auto at = listed.first(names)) return listed_types[*at];
+    return all.value_or(unquantised);
+  }
+
+  void list(Pattern pattern, MatrixType type) {
+    reads(pattern);
+    listed.add(std::move(pattern));
+    listed_types.push_back(type);
+  }
+  void exclude(Pattern pattern) {
+    reads(pattern);
+    excluded.add(std::move(pattern));
+  }
+
+  /// The type that was found; without one `why` says so.
+  std::optional<MatrixType> take(const TypeFound& found);
+
+ private:
+  void reads(const Pattern& pattern) {
+    if (why.empty()) why = pattern.unread();
+  }
+};
+
+/// The tool that wrote the description: gptq, awq, compressed-tensors, modelopt, fp8 ... ModelOpt's own file
+/// has its algorithm and no method. Empty: it does not say.
+std::string method_of(const Reader& quantisation);
+
+/// Of `quantization_config` or what is under `quantization` of a hf_quant_config.json. False: it is not read,
+/// and TypeRules::why says what.
+bool read_rules(const Reader& quantisation, TypeRules& rules);
+
+}  // namespace shardline::checkpoint
