@@ -8,6 +8,7 @@
 #include "planner/cli/serve_text.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/scenario/asked_amounts.hpp"
+#include "planner/search/provenance.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
@@ -128,6 +129,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
   constexpr std::size_t kWidth = 80;  // also of what is piped
   const std::size_t width = output_width();
   fmt::print("{}", serve_text(asked.study, answer, width > 0 ? width : kWidth));
+  print_warnings(model_notes(asked.study.study));
   if (made_by.document != nullptr) {
     api::ServeResult result = api::serve_result(asked.study, answer, question);
     result.version = made_by.version;

@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 
+#include "models/model/hf_config.hpp"
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/layers/share.hpp"
 
@@ -266,7 +267,8 @@ std::optional<CaseComplaint> widened_unmeasured(const Case& c, const char* kerne
 }
 
 std::optional<CaseComplaint> unread_int4(const Case& c, std::span<const std::string_view> methods) {
-  if (!c.model.checkpoint || c.model.checkpoint->method.empty()) return std::nullopt;
+  if (!c.model.checkpoint || c.model.checkpoint->method.empty() || !unread_types(c.model).empty())
+    return std::nullopt;
   const std::string& own = c.model.checkpoint->method;
   if (std::find(methods.begin(), methods.end(), own) != methods.end()) return std::nullopt;
   for (const KeptModule& k : kept_modules(c.model)) {

@@ -1,10 +1,12 @@
 #include "planner/scenario/precision_keys.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
+#include "models/model/hf_config.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
 namespace shardline::scenario_parts {
@@ -184,6 +186,20 @@ Precision PrecisionKeys::of(const Model& model, const Device& device) const {
   p.head = head.value_or(p.head);
   p.assumed = {!weights, !math && !weights, !kv, !dispatch && has_experts(model)};
   return p;
+}
+
+bool check_unread(const PrecisionKeys& k, const Model& model, const Reader& root) {
+  const std::string unread = unread_types(model);
+  if (unread.empty() || k.faulty || k.weights) return false;
+  const bool ffn =
+      (!has_dense(model) || k.ffn_weights) && (!has_experts(model) || k.ffn_weights || k.expert_weights);
+  if (k.attention_weights && ffn) return false;
+  root.at("models").fault(
+      unread,
+      {"its matrices have no type here: say which they have, for instance --set precision.weights=fp8, "
+       "or in a scenario precision: {weights: fp8}",
+       fmt::format("types of weights: {}", fmt::join(kWeights, ", "))});
+  return true;
 }
 
 bool check_units(const PrecisionKeys& keys, const Model& model, const Device& device, const Reader& root) {

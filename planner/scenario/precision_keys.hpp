@@ -38,6 +38,10 @@ void check_parts(const Reader& precision, const std::vector<Model>& models);
 /// checkpoint says it: in which arithmetic experts with MXFP4 weights compute.
 Precision precision_of(const PrecisionKeys& keys, const Model& model, const System& system);
 
+/// A fault where the file of `model` describes types that are not read and the keys do not say those of all
+/// its matrices. Returns whether there was one.
+bool check_unread(const PrecisionKeys& keys, const Model& model, const Reader& root);
+
 /// Faults, at the key or else at `mapping` (or `root` without one), for every arithmetic of `model` that the
 /// device has no unit for. Returns whether there were any.
 bool check_units(const PrecisionKeys& keys, const Model& model, const Device& device, const Reader& root);

@@ -53,6 +53,7 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
                      const System& system, const std::shared_ptr<const EngineProfile>& engine,
                      const Reader& root) {
   for (const Model& m : models) {
+    if (scenario_parts::check_unread(precision, m, root)) return;
     if (engine && !precision.faulty && !precision.says_math()) {
       Case c = make_case(m, system, scenario_parts::precision_of(precision, m, system), 1, 1, Routing{});
       c.engine = engine;

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 
+#include "models/model/hf_config.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
@@ -175,6 +176,15 @@ std::string precision_text(const Case& c) {
                      : c.model.checkpoint  ? "neither the scenario nor the checkpoint says"
                                            : "the scenario's precision does not say") +
          cache;
+}
+
+std::vector<Diagnostic> model_notes(const Case& c) {
+  std::vector<Diagnostic> out;
+  if (!c.model.source.starts_with("Hugging Face configuration")) return out;
+  for (const std::string& note : c.model.notes) out.push_back({{}, c.model.name + ": " + note, {}});
+  if (const std::string unread = unread_types(c.model); !unread.empty())
+    out.push_back({{}, unread + ", taken as the scenario's precision says", {}});
+  return out;
 }
 
 std::string drafts_text(const Case& c) {

@@ -53,6 +53,10 @@ std::string checkpoint_text(const Case& c);
 /// line's end: "  assumed: KV cache fp8 (...)". Empty where all are given.
 std::string precision_text(const Case& c);
 
+/// What the import of the case's model left out or took for granted (Model::notes), as warnings; nothing of
+/// models of the catalogue, whose own file says it.
+std::vector<Diagnostic> model_notes(const Case& c);
+
 /// Of decode steps of a model with chunks: how much of its chunk a request reads at this context, and how
 /// much at others, for their time goes up and down with the context. Empty for other steps and models.
 std::string chunk_text(const Case& c);

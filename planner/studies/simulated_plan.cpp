@@ -7,6 +7,7 @@
 #include "planner/engines/architectures.hpp"
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/search/unread.hpp"
 #include "planner/studies/searched_partition.hpp"
 
@@ -81,6 +82,7 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   out.breakdown = break_down(e, plan);
   out.collectives = collectives(e);
   out.unread = unread_parameters(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
+  for (Diagnostic& note : model_notes(study.study)) out.unread.push_back(std::move(note));
   if (auto unchecked = unchecked_model(study.study))
     out.unread.push_back(Diagnostic{{}, std::move(*unchecked), {}});
   out.narrow = narrow_warnings(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);

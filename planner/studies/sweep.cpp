@@ -9,6 +9,7 @@
 #include "planner/handoff/cache_layout.hpp"
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/search/unread.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/told_apart.hpp"
@@ -135,6 +136,7 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   out.rated = rate_frontiers(study, out.found, q.threads);
   if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
+  for (Diagnostic& note : model_notes(study.study)) out.unread.push_back(std::move(note));
   if (auto unchecked = unchecked_model(study.study))
     out.unread.push_back(Diagnostic{{}, std::move(*unchecked), {}});
   if (study.sweep().search.workload && no_pools)
