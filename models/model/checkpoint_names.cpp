@@ -16,10 +16,10 @@ namespace shardline::checkpoint {
 
 namespace {
 
-// Matrices are apart by a space, the names of one by '|'. Names are those of the modules in the family's code
-// (huggingface/transformers 4.57 models/FAMILY/modeling_FAMILY.py, or the maker's own), then those of engines
-// that fuse some (packed_modules_mapping and stacked_params_mapping of vllm-project/vllm 00155cdecca7,
-// model_executor/models).
+// Matrices are apart by a space, the names of one by '|'. Names are those of the modules in a family's
+// checkpoints, as engines' loaders expect them (load_weights of vllm-project/vllm 68afd7889723,
+// model_executor/models), then those of engines that fuse some (packed_modules_mapping and
+// stacked_params_mapping there).
 struct FamilyNames {
   std::string_view architecture;  // its name begins so
   std::string_view roots;         // before a layer's number
@@ -68,8 +68,8 @@ constexpr std::array kFamilies{
     FamilyNames{"MiniMax", kRoots, kGqa, kOut, kMlp, kSparseBlock, kSparseShared},
     FamilyNames{"KimiLinear", kRoots, kGqa, kOut, kMlp, kSparseBlock, kSparseShared},
     FamilyNames{"KimiK3", kRoots, kGqa, kOut, kMlp, kSparseBlock, kSparseShared},
-    FamilyNames{"Phi3", kRoots, "self_attn.qkv_proj", kOut, "mlp.gate_up_proj mlp.down_proj", kExperts,
-                kShared},
+    FamilyNames{"Phi3", kRoots, "self_attn.qkv_proj", kOut, "mlp.gate_up_proj mlp.gate_up_proj mlp.down_proj",
+                kExperts, kShared},  // gate and up are one module
     FamilyNames{"Falcon", "transformer.h.", "self_attention.query_key_value", "self_attention.dense",
                 "mlp.dense_h_to_4h mlp.dense_4h_to_h", kExperts, kShared},
     FamilyNames{"RW", "transformer.h.", "self_attention.query_key_value", "self_attention.dense",

@@ -20,9 +20,10 @@ namespace shardline::checkpoint {
 /// negates, a "]" that comes first is one of the set. 0: no such set, '[' stands for itself.
 std::size_t character_set(std::string_view pattern, char c, bool& in);
 
-/// As Python's fnmatch, by which ModelOpt, TensorRT-LLM (QuantConfig.is_module_excluded_from_quantization,
-/// models/modeling_utils.py, v1.3) and vLLM (modelopt.py, is_layer_excluded, 00155cdecca7) compare: '*' is
-/// any text, '?' any character, "[...]" one of a set.
+/// As Python's fnmatch, by which vLLM compares ModelOpt's lists (vllm-project/vllm modelopt.py,
+/// is_layer_excluded, 68afd7889723); TensorRT-LLM takes them as such patterns, too (callers and tests of
+/// QuantConfig.is_module_excluded_from_quantization). '*' is any text, '?' any character, "[...]" one of a
+/// set.
 bool glob(std::string_view pattern, std::string_view text);
 
 /// How the tool that wrote a list has it read.

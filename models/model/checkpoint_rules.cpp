@@ -35,7 +35,7 @@ std::string lower(std::string text) {
 }
 
 // Targets may be classes of modules. vLLM asks whether the class's name holds the target in either case
-// (compressed_tensors/utils.py, find_matched_target, 00155cdecca7), so that "Linear" is every linear layer.
+// (compressed_tensors/utils.py, find_matched_target, 68afd7889723), so that "Linear" is every linear layer.
 bool every_linear(const std::string& target) { return !target.empty() && lower(target) == "linear"; }
 
 // Groups of compressed-tensors. Without targets a group is of all linear layers; one of attention alone is of
@@ -104,7 +104,7 @@ bool read_modelopt(const Reader& r, TypeRules& rules) {
   return read_listed(r, rules) && rules.why.empty();
 }
 
-// DeepSeek's blocks, and one scale per tensor: vllm-project/vllm 00155cdecca7 quantization/fp8.py, whose
+// DeepSeek's blocks, and one scale per tensor: vllm-project/vllm 68afd7889723 quantization/fp8.py, whose
 // scales of activations are dynamic unless activation_scheme is static, and always so with blocks.
 bool read_fp8(const Reader& r, TypeRules& rules) {
   const auto scheme = set(r, "activation_scheme");
@@ -132,7 +132,7 @@ std::int64_t number(const Reader& r, const char* key, const char* other, std::in
 }
 
 // GPTQModel's rules by layer, the first that matches from a name's beginning: "-:" leaves a matrix as it is,
-// "+:" or nothing gives it bits or a group of its own (vllm-project/vllm 00155cdecca7,
+// "+:" or nothing gives it bits or a group of its own (vllm-project/vllm 68afd7889723,
 // quantization/utils/gptq_utils.py, get_dynamic_override).
 bool read_dynamic(const Reader& r, std::int64_t bits, std::int64_t group, TypeRules& rules) {
   const auto dynamic = set(r, "dynamic");
@@ -167,7 +167,7 @@ void read_blocks(const Reader& r, TypeRules& rules) {
 }
 
 // GPTQ and AWQ: integers of 4 bits under BF16 arithmetic (auto_gptq.py, auto_awq.py of vllm-project/vllm
-// 00155cdecca7). The head stays as it is unless GPTQ's lm_head says otherwise.
+// 68afd7889723). The head stays as it is unless GPTQ's lm_head says otherwise.
 bool read_int4(const Reader& r, const std::string& method, TypeRules& rules) {
   const std::int64_t bits = number(r, "bits", "w_bit", 4);
   const std::int64_t group = number(r, "group_size", "q_group_size", 128);

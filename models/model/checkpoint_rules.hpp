@@ -11,7 +11,7 @@
 
 namespace shardline::checkpoint {
 
-/// Exclusions go before lists of types: vLLM 00155cdecca7 asks should_ignore_layer (compressed_tensors.py,
+/// Exclusions go before lists of types: vLLM 68afd7889723 asks should_ignore_layer (compressed_tensors.py,
 /// get_scheme_dict) and is_layer_excluded (modelopt.py, ModelOptMixedPrecisionConfig.get_quant_method) first.
 struct TypeRules {
   std::optional<MatrixType> all;  // of linear layers that no rule names

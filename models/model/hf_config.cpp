@@ -345,7 +345,7 @@ Model load_hf_config(const std::filesystem::path& file, const std::string& as) {
   const Document document = Document::load_json(beside);
   // As vLLM reads them (transformers_utils/config.py): ModelOpt writes the same into both, and where only the
   // experts were narrowed, config.json alone knows what the rest is. TensorRT-LLM reads hf_quant_config.json
-  // first and warns (_torch/model_config.py, quantization/modelopt_config.py, v1.3).
+  // first and warns (_torch/model_config.py, quantization/modelopt_config.py, near v1.3.0rc20).
   if (m.checkpoint && m.checkpoint->assumed.empty() && describes_quantisation(config.root())) {
     compare_descriptions(*m.checkpoint, document, m);
     return m;
