@@ -74,8 +74,8 @@ void HeadExchange::bind_cached(OpIndex op) {
     const std::vector<RequestRows> at = inner.request_rows(k);
     for (int t = 0; t < step_.p.tpa; ++t) {
       const std::int64_t g = step_.first_kv(t) + first_kv(k);
-      f.inputs.push_back(
-          {slot, step_.rank(k, t), Whole::kv, list, f.range(g * per_kv, (g + inner.heads.kv) * per_kv)});
+      f.inputs.push_back({slot, step_.rank(k, t), Whole::kv, list,
+                          f.range(g * per_kv, (g + inner.heads.kv) * per_kv), step_.kind()});
       std::int64_t row = 0;
       for (int r = 0; r < inner.layout.requests; ++r) {
         const std::int64_t count =

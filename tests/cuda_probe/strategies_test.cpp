@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cuda_probe/execute/cpu/mutations.hpp"
+#include "cuda_probe/execute/verify/verify_models.hpp"
 #include "cuda_probe/execute/verify/verify_report.hpp"
 
 namespace shardline {
@@ -235,6 +236,44 @@ TEST(Strategies, OnlyPiecesThatDifferAreExchanged) {
     }
   }
   EXPECT_GT(one_key, 10);
+}
+
+// Of layers of two kinds each reads the cached tokens of its own kind.
+TEST(Strategies, KindsOfLayersHaveCachesOfTheirOwn) {
+  const cli::Layers both{"latent and full attention", [](const cli::CaseSizes& z) {
+                           std::vector<Attention> out;
+                           for (const AttentionKind kind : {AttentionKind::mla, AttentionKind::gqa}) {
+                             for (const cli::Layers& layers : cli::verify_layers()) {
+                               const Attention a = layers.attentions(z).front();
+                               if (a.kind != kind || a.index || a.reach.local() || a.sinks) continue;
+                               out.push_back(a);
+                               break;
+                             }
+                           }
+                           return out;
+                         }};
+  int prefills = 0, ulysses = 0;
+  for (const Strategy* const of : strategies()) {
+    const Strategy& s = *of;
+    if (!s.prefills || !s.exact) continue;
+    for (const int cp : {1, 2, 4}) {
+      Plan p;
+      p.strategy = id_of(s);
+      p.cp = cp;
+      Case c = cli::small_case(both, {});
+      ASSERT_EQ(c.model.attentions.size(), 2u);
+      c.batch = prefill_batch({{29, 7}, {4, 10}});
+      p.tpf = s.weights == WeightSharing::attention_tp ? p.tpa : p.ranks_per_stage();
+      if (check_plan(c, p)) continue;
+      SCOPED_TRACE(to_string(p));
+      const Check result = cli::run_case(cli::verify_case_of(c, p));
+      EXPECT_TRUE(result.passed(1e-12, 1e-5)) << result.max_error_double << " " << result.worst;
+      ++prefills;
+      ulysses += s.name == std::string_view("ulysses") && cp > 1 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(prefills, 5);
+  EXPECT_EQ(ulysses, 2);
 }
 
 }  // namespace
