@@ -83,6 +83,10 @@ enum class Whole : std::uint8_t {
 /// A slot of a rank holds these rows x columns of a whole matrix, all of it. Row lists of weights use request
 /// 0. Every slot of a rank has one extent.
 struct Binding {
+  Binding() = default;
+  /// All of it: one that leaves its kind out would read the first kind's.
+  Binding(SlotId of, int by, Whole part, TokensId row_list, TokensId column_list, int attention)
+      : slot(of), rank(by), whole(part), rows(row_list), columns(column_list), kind(attention) {}
   SlotId slot;
   int rank = 0;
   Whole whole = Whole::hidden;

@@ -157,13 +157,13 @@ void LayerFlow::bind() {
       const std::int64_t q = s.first_q(t) * h.qk, kv = q_all + s.first_kv(t) * (h.qk + h.v);
       const Interval qkv[2] = {{0, q, q + h.q * h.qk}, {0, kv, kv + h.kv * (h.qk + h.v)}};
       const Interval up[2] = {{0, t * i, (t + 1) * i}, {0, inner_all + t * i, inner_all + (t + 1) * i}};
-      f.inputs.push_back({x, r, Whole::hidden, tokens, all});
-      f.inputs.push_back({w_qkv, r, Whole::qkv_weight, all, f.tokens(qkv)});
+      f.inputs.push_back({x, r, Whole::hidden, tokens, all, s.kind()});
+      f.inputs.push_back({w_qkv, r, Whole::qkv_weight, all, f.tokens(qkv), s.kind()});
       const std::int64_t v = std::int64_t{s.first_q(t)} * h.v;
-      f.inputs.push_back({w_out, r, Whole::out_weight, f.range(v, v + h.q * h.v), all});
-      f.inputs.push_back({w_up, r, Whole::up_weight, all, f.tokens(up)});
-      f.inputs.push_back({w_down, r, Whole::down_weight, f.range(t * i, (t + 1) * i), all});
-      f.outputs.push_back({result, r, Whole::layer_output, results, all});
+      f.inputs.push_back({w_out, r, Whole::out_weight, f.range(v, v + h.q * h.v), all, s.kind()});
+      f.inputs.push_back({w_up, r, Whole::up_weight, all, f.tokens(up), s.kind()});
+      f.inputs.push_back({w_down, r, Whole::down_weight, f.range(t * i, (t + 1) * i), all, s.kind()});
+      f.outputs.push_back({result, r, Whole::layer_output, results, all, s.kind()});
     }
   }
 }

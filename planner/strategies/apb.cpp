@@ -75,11 +75,11 @@ class Passing {
         const auto q_end = static_cast<std::int64_t>(static_cast<double>(q) + q_width_);
         const auto kv_end = static_cast<std::int64_t>(static_cast<double>(kv) + kv_width_);
         f.inputs.push_back(
-            {slots_.w_query, s_.rank(k, t), Whole::retaining_up_weight, f.range(q, q_end), inner});
+            {slots_.w_query, s_.rank(k, t), Whole::retaining_up_weight, f.range(q, q_end), inner, s_.kind()});
         f.inputs.push_back(
-            {slots_.w_kv, s_.rank(k, t), Whole::retaining_up_weight, f.range(kv, kv_end), inner});
-        f.inputs.push_back(
-            {slots_.w_down, s_.rank(k, t), Whole::retaining_down_weight, inner, f.range(g, g + h.kv)});
+            {slots_.w_kv, s_.rank(k, t), Whole::retaining_up_weight, f.range(kv, kv_end), inner, s_.kind()});
+        f.inputs.push_back({slots_.w_down, s_.rank(k, t), Whole::retaining_down_weight, inner,
+                            f.range(g, g + h.kv), s_.kind()});
       }
     }
   }

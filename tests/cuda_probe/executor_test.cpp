@@ -315,8 +315,8 @@ TEST(Executor, OppositeOrdersAreRun) {
   for (int r = 0; r < 2; ++r) {
     f.size(x, r, 1, 1);
     f.size(y, r, 1, 1);
-    f.inputs.push_back({x, r, Whole::hidden, f.range(r, r + 1), f.range(0, 1)});
-    f.outputs.push_back({y, r, Whole::layer_output, f.range(0, 1), f.range(0, 1)});
+    f.inputs.push_back({x, r, Whole::hidden, f.range(r, r + 1), f.range(0, 1), 0});
+    f.outputs.push_back({y, r, Whole::layer_output, f.range(0, 1), f.range(0, 1), 0});
   }
   const Region rx{x, 0, 1, 0, 1}, ry{y, 0, 1, 0, 1};
   const OpIndex send = b.exchange("send", Part::exchange, OpKind::send_recv, {2, 1}, Bytes(2));

@@ -57,13 +57,13 @@ Made shared_cache(const std::string& name, Problem problem, const Shards& shards
     const Tokens& shard = shards[static_cast<std::size_t>(r)];
     const TokensId keys = f.tokens(shard);
     f.size(kv, r, rows(shard), width);
-    f.inputs.push_back({query.slot, r, Whole::query, queries, f.range(0, query.columns)});
-    f.inputs.push_back({kv, r, Whole::kv, keys, f.range(0, width)});
-    f.outputs.push_back({sum.slot, r, Whole::attention_output, queries, f.range(0, o)});
+    f.inputs.push_back({query.slot, r, Whole::query, queries, f.range(0, query.columns), 0});
+    f.inputs.push_back({kv, r, Whole::kv, keys, f.range(0, width), 0});
+    f.outputs.push_back({sum.slot, r, Whole::attention_output, queries, f.range(0, o), 0});
     std::vector<Region> regions{query, {kv, 0, rows(shard), 0, width}, partial, lse};
     if (p.sinks && r == 0) {
       f.size(sinks, r, 1, p.q_heads);
-      f.inputs.push_back({sinks, r, Whole::sinks, f.range(0, 1), f.range(0, p.q_heads)});
+      f.inputs.push_back({sinks, r, Whole::sinks, f.range(0, 1), f.range(0, p.q_heads), 0});
       regions.push_back({sinks, 0, 1, 0, p.q_heads});
     }
     Action a{r, Function::attend, 0, 0, queries, keys, p.q_heads, p.qk_dim, p.v_dim, p.kv_heads};

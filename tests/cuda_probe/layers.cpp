@@ -34,7 +34,7 @@ struct Layer {
     return {s, 0, e->rows, column, columns < 0 ? e->columns - column : columns};
   }
   void bind(SlotId s, int rank, Whole whole, TokenView row_list, TokenView columns) {
-    f.inputs.push_back({s, rank, whole, f.tokens(row_list), f.tokens(columns)});
+    f.inputs.push_back({s, rank, whole, f.tokens(row_list), f.tokens(columns), 0});
   }
 
   void act(OpIndex op, Function function, std::initializer_list<Region> regions, int heads = 1) {
@@ -103,7 +103,7 @@ struct Layer {
   }
   void finish(SlotId out, const Tokens& tokens, int hidden) {
     for (int r = 0; r < kRanks; ++r)
-      f.outputs.push_back({out, r, Whole::layer_output, f.tokens(tokens), f.range(0, hidden)});
+      f.outputs.push_back({out, r, Whole::layer_output, f.tokens(tokens), f.range(0, hidden), 0});
     const BlockIndex block = b.end_block();
     b.run({block});
     b.end_stage();

@@ -34,7 +34,7 @@ Messages::Messages(int ranks, int slots, std::int64_t rows, std::int64_t columns
       inputs.tensors.first_row.push_back((s * ranks + r) * rows);
       const Interval tokens[] = {{s * ranks + r, 0, rows}};
       f.size(slot, r, rows, columns);
-      f.inputs.push_back({slot, r, Whole::hidden, f.tokens(tokens), all});
+      f.inputs.push_back({slot, r, Whole::hidden, f.tokens(tokens), all, 0});
       f.outputs.push_back(f.inputs.back());
     }
   }

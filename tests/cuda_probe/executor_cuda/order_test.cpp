@@ -152,7 +152,7 @@ std::vector<Binding> padded_keys(const Schedule& s) {
         std::any_of(keys.begin(), keys.end(), [](const Interval& i) { return i.request == kPadding; });
     const bool input = std::any_of(s.flow->inputs.begin(), s.flow->inputs.end(),
                                    [&](const Binding& b) { return b.slot == slot && b.rank == a.rank; });
-    if (padded && !input) out.push_back({slot, a.rank, Whole::kv, a.keys, a.keys});
+    if (padded && !input) out.push_back({slot, a.rank, Whole::kv, a.keys, a.keys, 0});
   }
   return out;
 }
