@@ -95,10 +95,7 @@ bool on_hopper_alone(const Case& c) { return architecture_of(c.system.device) ==
 }  // namespace
 
 std::optional<std::string> no_module_of(const EngineProfile& engine, const Model& m) {
-  const std::span<const ReadArchitecture> list =
-      engine.name == "vllm"     ? std::span<const ReadArchitecture>(kVllmModules)
-      : engine.name == "sglang" ? std::span<const ReadArchitecture>(kSglangModules)
-                                : std::span<const ReadArchitecture>(kTrtllmModules);
+  const std::span<const ReadArchitecture> list = rules_of(engine).draft_modules();
   if (!m.drafts || m.architecture.empty() || listed_module(list, m.architecture)) return std::nullopt;
   return fmt::format("{} has no class for the module that drafts for {}", title_of(engine), m.name);
 }
@@ -158,7 +155,13 @@ Complaint trtllm_draft_helix(const Case&, const Plan& p) {
   return fmt::format("drafts={} with kvp={}: no drafts, or tensor", p[kDrafts], p.kvp);
 }
 
-namespace {
+std::span<const ReadArchitecture> vllm_draft_modules_of() { return kVllmModules; }
+std::span<const ReadArchitecture> sglang_draft_modules_of() { return kSglangModules; }
+std::span<const ReadArchitecture> trtllm_draft_modules_of() { return kTrtllmModules; }
+
+void put_vllm_drafts(const Case&, int k, LaunchOptions& o) {
+  put(o, "--speculative-config", fmt::format(R"({{"method":"mtp","num_speculative_tokens":{}}})", k));
+}
 
 // Accepted are drafts of a chain, one at each position: --speculative-eagle-topk 1, behind which the engine
 // verifies as many tokens as it drafts and one (arg_groups/speculative_hook.py:382-390 at v0.5.14).
@@ -172,17 +175,20 @@ void put_sglang_drafts(const Case& c, int k, LaunchOptions& o) {
     put_variable(o, "--speculative-draft-model-path", "MODEL");
 }
 
+// Both keys, which must be equal (docs/source/features/speculative-decoding.md@04c8822cc42f); where a model
+// has one module it drafts all of them.
+void put_trtllm_drafts(const Case&, int k, LaunchOptions& o) {
+  put(o, "speculative_config.decoding_type", "MTP");
+  put(o, "speculative_config.max_draft_len", k);
+  put(o, "speculative_config.num_nextn_predict_layers", k);
+}
+
+namespace {
+
 // The engine's rules of drafts alone, whatever others it has against the plan.
-std::string drafts_unsaid(const Case& c, const Plan& p, const std::string& engine) {
-  static constexpr std::array kVllm{kVllmDraftModel,  kVllmDraftModules,    kVllmDraftStages,
-                                    kVllmDraftGraphs, kVllmDraftInterleave, kVllmDraftDcp};
-  static constexpr std::array kSglang{kSglangDraftModel, kSglangDraftStages, kSglangDraftMixed};
-  static constexpr std::array kTrtllm{kTrtllmDraftModel, kTrtllmDraftModules, kTrtllmDraftStages,
-                                      kTrtllmDraftHelix};
-  const std::span<const LaunchRule> rules = engine == "vllm"     ? std::span<const LaunchRule>(kVllm)
-                                            : engine == "sglang" ? std::span<const LaunchRule>(kSglang)
-                                                                 : std::span<const LaunchRule>(kTrtllm);
-  for (const LaunchRule& rule : rules) {
+std::string drafts_unsaid(const Case& c, const Plan& p, const LaunchRules& engine) {
+  for (const LaunchRule& rule : engine.plans) {
+    if (!std::string_view(rule.id).starts_with("draft_")) continue;
     if (const auto complaint = rule.refuses(c, p)) return fmt::format("{} ({})", rule.says, *complaint);
   }
   return "";
@@ -190,25 +196,15 @@ std::string drafts_unsaid(const Case& c, const Plan& p, const std::string& engin
 
 }  // namespace
 
-// TensorRT-LLM: both keys, which must be equal (docs/source/features/speculative-decoding.md@04c8822cc42f);
-// where a model has one module it drafts all of them.
 void put_drafts(const Case& c, const Plan& p, Deployment& d) {
   const int k = p[kDrafts];
   if (k == 0) return;
-  if (std::string why = drafts_unsaid(c, p, d.profile); !why.empty()) {
+  const LaunchRules& engine = rules_named(d.profile);
+  if (std::string why = drafts_unsaid(c, p, engine); !why.empty()) {
     if (d.unsaid.empty()) d.unsaid = std::move(why);
     return;
   }
-  if (d.profile == "vllm") {
-    put(d.options, "--speculative-config",
-        fmt::format(R"({{"method":"mtp","num_speculative_tokens":{}}})", k));
-  } else if (d.profile == "sglang") {
-    put_sglang_drafts(c, k, d.options);
-  } else {
-    put(d.options, "speculative_config.decoding_type", "MTP");
-    put(d.options, "speculative_config.max_draft_len", k);
-    put(d.options, "speculative_config.num_nextn_predict_layers", k);
-  }
+  engine.put_drafts(c, k, d.options);
 }
 
 }  // namespace shardline

@@ -15,6 +15,14 @@ std::optional<std::string> no_module_of(const EngineProfile& engine, const Model
 /// engine does not start with drafts, why no file says it.
 void put_drafts(const Case& c, const Plan& plan, Deployment& d);
 
+// Of each engine's row: LaunchRules::draft_modules, ::put_drafts.
+std::span<const ReadArchitecture> vllm_draft_modules_of();
+std::span<const ReadArchitecture> sglang_draft_modules_of();
+std::span<const ReadArchitecture> trtllm_draft_modules_of();
+void put_vllm_drafts(const Case& c, int drafts, LaunchOptions& options);
+void put_sglang_drafts(const Case& c, int drafts, LaunchOptions& options);
+void put_trtllm_drafts(const Case& c, int drafts, LaunchOptions& options);
+
 Complaint vllm_draft_model(const Case& c, const Plan& p);
 Complaint vllm_draft_modules(const Case& c, const Plan& p);
 Complaint vllm_draft_stages(const Case& c, const Plan& p);

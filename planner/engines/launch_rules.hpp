@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "planner/engines/architectures.hpp"
+#include "planner/engines/launch_options.hpp"
 #include "planner/engines/launchable.hpp"
 
 namespace shardline {
@@ -63,6 +64,11 @@ struct LaunchRules {
   std::span<const PairRule> pairs;            // of servers that prefill and that decode
   const ArchitectureTable* architectures;     // that it has classes for
   const char* long_context;  // variable that, set to 1, lets it start lengths beyond the model's maximum
+  /// Architectures whose own modules it has classes for, with the class and its place.
+  std::span<const ReadArchitecture> (*draft_modules)();
+  /// Options of `drafts` tokens, one at least, of such a module. What it has against them is among `plans`,
+  /// in rules whose names begin with draft_.
+  void (*put_drafts)(const Case& c, int drafts, LaunchOptions& options);
   /// Tokens of a block of the cache, where it has kernels for one size alone; null: it never does.
   std::optional<int> (*block)(const Case& c) = nullptr;
 };
@@ -70,6 +76,8 @@ struct LaunchRules {
 extern const LaunchRules kVllmRules, kSglangRules, kTrtllmRules;
 std::span<const LaunchRules* const> launch_rules();
 std::string title_of(const LaunchRules& rules);  // "vLLM 0.24.0"
+/// Those of an engine of that name ("sglang"), which there is (checked).
+const LaunchRules& rules_named(const std::string& engine);
 /// Those of the profile's engine and version. Throws UserError where nobody has read them.
 const LaunchRules& rules_of(const EngineProfile& engine);
 

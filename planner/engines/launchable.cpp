@@ -15,12 +15,16 @@ namespace {
 
 constexpr std::array kRules{&kTrtllmRules, &kVllmRules, &kSglangRules};
 
+}  // namespace
+
 const LaunchRules& rules_named(const std::string& engine) {
   const auto of = [&](const LaunchRules* rules) { return engine == rules->engine; };
   const auto at = std::find_if(kRules.begin(), kRules.end(), of);
   SL_CHECK(at != kRules.end(), "every engine that is deployed has rules");
   return **at;
 }
+
+namespace {
 
 std::optional<CaseRefusal> first_of(std::span<const CaseRule> rules, const Case& c) {
   for (const CaseRule& rule : rules) {

@@ -380,6 +380,8 @@ const LaunchRules kSglangRules{
     .pairs = kPairs,
     .architectures = &kSglangArchitectures,
     .long_context = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",  // configs/model_config.py:678
+    .draft_modules = sglang_draft_modules_of,
+    .put_drafts = put_sglang_drafts,
 };
 
 }  // namespace shardline

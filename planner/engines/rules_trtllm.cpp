@@ -344,6 +344,8 @@ const LaunchRules kTrtllmRules{
     .pairs = kPairs,
     .architectures = &kTrtllmArchitectures,
     .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN",  // _torch/pyexecutor/model_engine.py, _init_max_seq_len
+    .draft_modules = trtllm_draft_modules_of,
+    .put_drafts = put_trtllm_drafts,
     // thop/attentionOp.cpp:1235 of v1.3.0rc20: ai-dynamo/aiconfigurator collect_mla.py:38-51@095f58a51.
     .block = block,
 };

@@ -318,6 +318,8 @@ const LaunchRules kVllmRules{
     .pairs = kPairs,
     .architectures = &kVllmArchitectures,
     .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN",  // vllm/config/model.py:2222
+    .draft_modules = vllm_draft_modules_of,
+    .put_drafts = put_vllm_drafts,
 };
 
 }  // namespace shardline
