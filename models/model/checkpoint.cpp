@@ -170,7 +170,7 @@ void note_unmatched(const TypeRules& rules, const Model& m, const std::vector<Ma
 }  // namespace
 
 std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& m,
-                                          std::vector<std::string>& notes) {
+                                          std::vector<std::string>& notes, std::string* unread) {
   if (!reader.is_map()) {
     reader.fault(reader.path() + ": expected a mapping");
     return std::nullopt;
@@ -188,9 +188,12 @@ std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& m,
     note_unmatched(rules, m, matrices, notes);
     return out;
   }
-  notes.push_back(fmt::format(
-      "the checkpoint's quantisation is not read ({}): say in the scenario's precision what it is",
-      rules.why));
+  if (unread != nullptr)
+    *unread = rules.why;
+  else
+    notes.push_back(fmt::format(
+        "the checkpoint's quantisation is not read ({}): say in the scenario's precision what it is",
+        rules.why));
   return std::nullopt;
 }
 

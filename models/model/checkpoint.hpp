@@ -32,13 +32,16 @@ struct Checkpoint {
   std::optional<Dtype> kv;     // nothing: the engine's choice
   std::string method = {};     // that wrote the files: gptq, awq, compressed-tensors, modelopt, fp8 ...
   std::string assumed = {};    // nobody named it: "deepseek-ai/DeepSeek-R1" or why none; else empty
+  /// Of a description that is not read, what it is and where: then no type here is the file's. Else empty.
+  std::string unread = {};
   bool operator==(const Checkpoint&) const = default;
 };
 
 /// `quantization_config` of a config.json, or the root of a hf_quant_config.json: methods fp8, fbgemm_fp8,
 /// mxfp4, gptq, awq, compressed-tensors and modelopt. Nothing where the method is not read, of which a note
-/// says so and which; notes also say where matrices of one class differ. Faults are recorded in the document.
+/// says so and which, or `unread`, where it is given, which ("the method bitsandbytes"); notes also say where
+/// matrices of one class differ. Faults are recorded in the document.
 std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& model,
-                                          std::vector<std::string>& notes);
+                                          std::vector<std::string>& notes, std::string* unread = nullptr);
 
 }  // namespace shardline

@@ -13,8 +13,6 @@
 namespace shardline {
 namespace {
 
-constexpr const char* kUnreadMethod = "unread";  // Checkpoint::method of what is described and not read
-
 using hf::Family;
 using hf::Import;
 
@@ -222,25 +220,17 @@ std::optional<Reader> quantisation_of(const Reader& text, const Reader& file) {
   return std::nullopt;
 }
 
-/// What is not read has the types of no checkpoint: `assumed` says so and where, and its method is kept, so
-/// that whoever asks for times is asked for types (unread_types).
+/// What is not read has the types of no checkpoint, so that whoever asks for times is asked for types.
 Checkpoint read_or_unread(const Reader& quantized, Model& m) {
-  std::vector<std::string> notes;
-  const std::optional<Checkpoint> read = read_checkpoint(quantized, m, notes);
-  if (read) {
-    m.notes.insert(m.notes.end(), notes.begin(), notes.end());
-    return *read;
-  }
+  std::string unread;
+  const std::optional<Checkpoint> read = read_checkpoint(quantized, m, m.notes, &unread);
+  if (read) return *read;
   Checkpoint out;
-  if (!quantized.is_map()) return out;  // a fault, which is said
-  std::string why = notes.back();
-  const auto open = why.find('('), close = why.rfind(')');
-  why = why.substr(open + 1, close - open - 1);
-  notes.pop_back();
-  m.notes.insert(m.notes.end(), notes.begin(), notes.end());
+  if (unread.empty()) return out;  // a fault, which is said
   const Location at = quantized.location();
-  out.method = kUnreadMethod;
-  out.assumed = fmt::format("types of {} not read: {} at {}:{}:{}", m.name, why, at.file, at.line, at.column);
+  out.unread =
+      fmt::format("types of {} not read: {} at {}:{}:{}", m.name, unread, at.file, at.line, at.column);
+  out.assumed = out.unread;
   return out;
 }
 
@@ -314,9 +304,7 @@ std::string model_name(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::string unread_types(const Model& m) {
-  return m.checkpoint && m.checkpoint->method == kUnreadMethod ? m.checkpoint->assumed : "";
-}
+std::string unread_types(const Model& m) { return m.checkpoint ? m.checkpoint->unread : ""; }
 
 std::vector<std::string> hf_model_types() {
   std::vector<std::string> types;
