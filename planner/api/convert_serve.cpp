@@ -1,6 +1,7 @@
 #include "planner/api/convert_serve.hpp"
 
 #include "planner/api/convert.hpp"
+#include "planner/search/provenance.hpp"
 
 namespace shardline::api {
 
@@ -70,7 +71,7 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.kv_most = load.kv_most;
   r.queue_growth_per_s = load.growth_per_s;
   r.step_error = answer.step_error;
-  r.warnings = warnings_of({}, answer.narrow);
+  r.warnings = warnings_of(model_notes(study.study), answer.narrow);
   return r;
 }
 

@@ -125,11 +125,11 @@ int run(const ServeOptions& o, const Provenance& made_by) {
       if (interrupted()) throw Cancelled{};
     });
   }
+  print_warnings(model_notes(asked.study.study));
   print_warnings(answer.narrow);
   constexpr std::size_t kWidth = 80;  // also of what is piped
   const std::size_t width = output_width();
   fmt::print("{}", serve_text(asked.study, answer, width > 0 ? width : kWidth));
-  print_warnings(model_notes(asked.study.study));
   if (made_by.document != nullptr) {
     api::ServeResult result = api::serve_result(asked.study, answer, question);
     result.version = made_by.version;

@@ -13,32 +13,12 @@
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/plan_answer.hpp"
 #include "planner/studies/simulated_plan.hpp"
+#include "tests/planner/serve/served_line.hpp"
 
 namespace shardline {
 namespace {
 
 using ::testing::HasSubstr;
-
-Study study_of_line(const std::string& engine = "vllm") {
-  PlanQuestion q;
-  q.model = "llama-3.1-8b";
-  q.system = "h100-hgx";
-  q.gpus = 2;
-  q.input = 2048;
-  q.output = 128;
-  q.engine = engine;
-  return asked_plan(q, shipped_catalogs()).study;
-}
-
-ServiceQuestion question(const Study& study, const std::string& plan = "tensor:tpa=2,tpf=2") {
-  ServiceQuestion q;
-  q.plan = possible_plan(study, plan);
-  q.input = 2048;
-  q.output = 128;
-  q.rate = 1;
-  q.requests = 400;
-  return q;
-}
 
 ServiceAnswer answer(const Study& study, const ServiceQuestion& q) {
   return serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});

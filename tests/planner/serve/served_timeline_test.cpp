@@ -9,27 +9,15 @@
 #include <tuple>
 #include <vector>
 
-#include "planner/scenario/shipped.hpp"
-#include "planner/studies/plan_answer.hpp"
 #include "planner/studies/request_service.hpp"
-#include "planner/studies/simulated_plan.hpp"
+#include "tests/planner/serve/served_line.hpp"
 
 namespace shardline {
 namespace {
 
 ServiceAnswer played(const std::string& engine, int replicas, double rate) {
-  PlanQuestion asked;
-  asked.model = "llama-3.1-8b";
-  asked.system = "h100-hgx";
-  asked.gpus = 2;
-  asked.input = 2048;
-  asked.output = 128;
-  asked.engine = engine;
-  const Study study = asked_plan(asked, shipped_catalogs()).study;
-  ServiceQuestion q;
-  q.plan = possible_plan(study, "tensor:tpa=2,tpf=2");
-  q.input = 2048;
-  q.output = 128;
+  const Study study = study_of_line(engine);
+  ServiceQuestion q = question(study);
   q.rate = rate;
   q.requests = 300;
   q.replicas = replicas;

@@ -1,0 +1,36 @@
+// A small question of requests one by one, which tests ask in many ways.
+#pragma once
+
+#include <string>
+
+#include "planner/scenario/shipped.hpp"
+#include "planner/studies/plan_answer.hpp"
+#include "planner/studies/request_service.hpp"
+#include "planner/studies/simulated_plan.hpp"
+
+namespace shardline {
+
+/// Llama-3.1-8B on two GPUs of an H100 node, 2,048 tokens in and 128 out.
+inline Study study_of_line(const std::string& engine = "vllm") {
+  PlanQuestion q;
+  q.model = "llama-3.1-8b";
+  q.system = "h100-hgx";
+  q.gpus = 2;
+  q.input = 2048;
+  q.output = 128;
+  q.engine = engine;
+  return asked_plan(q, shipped_catalogs()).study;
+}
+
+/// 400 requests, one a second, on both GPUs.
+inline ServiceQuestion question(const Study& study, const std::string& plan = "tensor:tpa=2,tpf=2") {
+  ServiceQuestion q;
+  q.plan = possible_plan(study, plan);
+  q.input = 2048;
+  q.output = 128;
+  q.rate = 1;
+  q.requests = 400;
+  return q;
+}
+
+}  // namespace shardline
