@@ -5,6 +5,7 @@
 
 #include "calibrate/calibrate.hpp"
 #include "calibrate/validate/accuracy.hpp"
+#include "hardware/machine/frameworks.hpp"
 
 namespace shardline::cli {
 

@@ -70,16 +70,6 @@ std::vector<std::string> system_settings(const std::vector<std::string>& setting
 /// file.
 std::vector<std::string> system_keys_like(std::string_view setting);
 
-/// Takes the kernels of another framework than kDefaultFramework: its list, behind it the default's for what
-/// it has no kernel for, and what was fitted to its own kernels, where that ships beside the system's
-/// calibration. Throws UserError: an unknown framework (with the nearest), a system without a calibration.
-void use_framework(System& system, const std::string& framework, const std::filesystem::path& catalog_dir);
-
-/// What was fitted to a framework's kernels alone, beside a system's shipped calibration; nothing where none
-/// ships.
-std::optional<Calibration> framework_calibration(const std::string& calibration, const std::string& framework,
-                                                 const std::filesystem::path& catalog_dir);
-
 /// The file that load_system() reads for this name.
 std::filesystem::path system_file(const std::string& name_or_path, const std::filesystem::path& catalog_dir);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hardware/machine/frameworks.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 

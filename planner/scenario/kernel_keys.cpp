@@ -1,5 +1,6 @@
 #include "planner/scenario/kernel_keys.hpp"
 
+#include "hardware/machine/frameworks.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hardware/machine/frameworks.hpp"
+
 namespace shardline {
 
 std::vector<FrameworkTime> framework_spread(const Case& c, AllReduceRule rule, const Plan& plan,

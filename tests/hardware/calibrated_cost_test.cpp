@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "hardware/machine/frameworks.hpp"
 #include "sim/base/error.hpp"
 #include "tests/hardware/fitted.hpp"
 

@@ -8,6 +8,7 @@
 #include "hardware/cost/calibrated_cost.hpp"
 #include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/forms/moe.hpp"
+#include "hardware/machine/frameworks.hpp"
 #include "tests/hardware/fitted.hpp"
 
 namespace shardline {

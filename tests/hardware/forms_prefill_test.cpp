@@ -9,6 +9,7 @@
 
 #include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/forms/prefill_kernels.hpp"
+#include "hardware/machine/frameworks.hpp"
 #include "hardware/machine/system.hpp"
 #include "tests/hardware/support.hpp"
 #include "tests/support/files.hpp"

@@ -8,6 +8,7 @@
 
 #include "hardware/cost/calibrated_cost.hpp"
 #include "hardware/cost/kernel_cost.hpp"
+#include "hardware/machine/frameworks.hpp"
 #include "tests/hardware/ops.hpp"
 
 namespace shardline {

@@ -12,6 +12,7 @@
 
 #include "hardware/cost/kernel_cost.hpp"
 #include "hardware/cost/kernel_list.hpp"
+#include "hardware/machine/frameworks.hpp"
 #include "models/model/cache.hpp"
 #include "models/model/catalog.hpp"
 #include "planner/handoff/cache_layout.hpp"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hardware/machine/frameworks.hpp"
 #include "planner/plan/plan.hpp"
 #include "tests/planner/support.hpp"
 

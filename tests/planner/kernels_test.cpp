@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hardware/machine/frameworks.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/search/evaluate.hpp"
