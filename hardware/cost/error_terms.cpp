@@ -35,6 +35,17 @@ void for_both(const ErrorTerms& one, const ErrorTerms& other, F f) {
   }
 }
 
+// Of ln(ratio by another library's kernels / ratio), around 0.
+ErrorBand library_band(std::span<const double> one, std::span<const double> other) {
+  ErrorBand out{0, 0};
+  for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
+    const double log = std::log1p(i < one.size() ? one[i] : 0) - std::log1p(i < other.size() ? other[i] : 0);
+    out.low = std::min(out.low, log);
+    out.high = std::max(out.high, log);
+  }
+  return out;
+}
+
 }  // namespace
 
 ErrorSourceId source_of(const Calibration& c, const PriceInterval& interval) {
@@ -54,6 +65,7 @@ ErrorSourceId source_of(const Calibration& c, const PriceInterval& interval) {
 }
 
 std::string source_name(const System& s, ErrorSourceId source) {
+  if (source == kLibrarySource) return "by whose kernels";
   if (source == kElementwiseSource) return "elementwise kernels";
   if (source == kHostSource) return "fitted host times of " + s.host.of;
   if (source == kAssumedSource) return "the system file's parameters";
@@ -79,6 +91,8 @@ void ErrorTerms::add(const ErrorTerm& term) {
 
 ErrorTerms& ErrorTerms::operator+=(const ErrorTerms& other) {
   for (const ErrorTerm& t : other.terms_) add(t);
+  if (libraries_.size() < other.libraries_.size()) libraries_.resize(other.libraries_.size());
+  for (std::size_t i = 0; i < other.libraries_.size(); ++i) libraries_[i] += other.libraries_[i];
   return *this;
 }
 
@@ -92,12 +106,33 @@ ErrorTerms ErrorTerms::operator*(double part) const {
   ErrorTerms out;
   for (const ErrorTerm& t : terms_)
     out.terms_.push_back({t.source, t.low * part, t.middle * part, t.high * part});
+  for (const double change : libraries_) out.libraries_.push_back(change * part);
+  return out;
+}
+
+ErrorTerm ErrorTerms::between_libraries() const {
+  ErrorTerm out{kLibrarySource, 0, 0, 0};
+  for (const double change : libraries_) {
+    out.low = std::min(out.low, change);
+    out.high = std::max(out.high, change);
+  }
+  return out;
+}
+
+std::vector<ErrorTerm> widest_first(const ErrorTerms& terms) {
+  std::vector<ErrorTerm> out(terms.all().begin(), terms.all().end());
+  if (const ErrorTerm libraries = terms.between_libraries(); libraries.low < 0 || libraries.high > 0)
+    out.push_back(libraries);
+  std::stable_sort(out.begin(), out.end(),
+                   [](const ErrorTerm& a, const ErrorTerm& b) { return a.high - a.low > b.high - b.low; });
   return out;
 }
 
 ErrorRange time_error(const ErrorTerms& terms) {
   Sides sum;
   for (const ErrorTerm& t : terms.all()) sum.add(t.low, t.middle, t.high);
+  const ErrorTerm libraries = terms.between_libraries();
+  sum.add(libraries.low, 0, libraries.high);
   return {sum.low(), sum.high()};
 }
 
@@ -114,6 +149,8 @@ ErrorBand ratio_band(const ErrorTerms& one, const ErrorTerms& other) {
                  high = std::log1p(a.high) - std::log1p(b.high);
     sum.add(std::min({low, middle, high}), middle, std::max({low, middle, high}));
   });
+  const ErrorBand libraries = library_band(one.libraries(), other.libraries());
+  sum.add(libraries.low, 0, libraries.high);
   return {sum.low(), sum.high()};
 }
 

@@ -13,10 +13,10 @@
 namespace shardline {
 
 /// What errors have in common, as a number that orders them: fits by their place in the calibration, then
-/// elementwise kernels, the host of an engine, the system file's parameters.
+/// what libraries differ by, elementwise kernels, the host of an engine, the system file's parameters.
 using ErrorSourceId = std::uint32_t;
 inline constexpr ErrorSourceId kAssumedSource = 0xFFFF'FFFF, kHostSource = 0xFFFF'FFFE,
-                               kElementwiseSource = 0xFFFF'FFFD;
+                               kElementwiseSource = 0xFFFF'FFFD, kLibrarySource = 0xFFFF'FFFC;
 
 /// `interval` is of an op priced with this calibration.
 ErrorSourceId source_of(const Calibration& calibration, const PriceInterval& interval);
@@ -46,25 +46,35 @@ class ErrorTerms {
   ErrorTerms operator*(double part) const;
   /// The same but for one source.
   ErrorTerms without(ErrorSourceId source) const;
+  /// Where a question leaves it open whose kernels run: by how much the time changes, as a part of it, by the
+  /// kernels of each other library, in an order that all times of the question share.
+  void set_libraries(std::vector<double> changes) { libraries_ = std::move(changes); }
+  std::span<const double> libraries() const { return libraries_; }
+  /// Their ends around 0, which is the library that the time is of; both 0 where none is open.
+  ErrorTerm between_libraries() const;
   /// In ascending order of their sources.
   std::span<const ErrorTerm> all() const { return terms_; }
   bool operator==(const ErrorTerms&) const = default;
 
  private:
   std::vector<ErrorTerm> terms_;
+  std::vector<double> libraries_;
 };
+
+/// All of them, that between libraries too, the widest first.
+std::vector<ErrorTerm> widest_first(const ErrorTerms& terms);
 
 /// A nominal 90 % interval, in parts of what it is of: the truth is between 1 + low and 1 + high times it.
 struct ErrorRange {
   double low = 0, high = 0;
 };
-/// [H65] Of the time itself.
+/// [H65] Of the time itself. It holds the times by other libraries' kernels.
 ErrorRange time_error(const ErrorTerms& terms);
 /// Of a rate, which is so many per time.
 ErrorRange rate_error(const ErrorTerms& terms);
 
 /// [H65] The nominal 90 % band of ln(true ratio / ratio) of two times: what both get from one source cancels
-/// as far as they have the same part of it.
+/// as far as they have the same part of it, and both run by the kernels of one library, whichever it is.
 ErrorBand ratio_band(const ErrorTerms& one, const ErrorTerms& other);
 /// Whether 1 lies outside the interval of their ratio, so that the order of the two times is more than errors
 /// of prices.

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "hardware/machine/system.hpp"
 
@@ -27,5 +31,26 @@ void use_framework(System& system, const std::string& framework, const std::file
 /// ships.
 std::optional<Calibration> framework_calibration(const std::string& calibration, const std::string& framework,
                                                  const std::filesystem::path& catalog_dir);
+
+/// The frameworks that a catalogue knows, each of whose lists and fits is read once, when a system first asks
+/// for it. Safe to ask from several threads.
+class MeasuredFrameworks {
+ public:
+  explicit MeasuredFrameworks(std::filesystem::path catalog_dir) : catalog_dir_(std::move(catalog_dir)) {}
+  MeasuredFrameworks(const MeasuredFrameworks&) = delete;
+  MeasuredFrameworks& operator=(const MeasuredFrameworks&) = delete;
+  /// The system with the kernels of every other framework that was measured for its calibration (as
+  /// use_framework()), in the order of their names. Empty where it is said whose kernels run
+  /// (KernelList::named) or the calibration does not ship. UserError: as load_calibration().
+  std::vector<System> others(const System& own) const;
+  /// Their names.
+  std::vector<std::string> names(const System& own) const;
+
+ private:
+  const std::filesystem::path catalog_dir_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, KernelList> lists_;
+  mutable std::map<std::pair<std::string, std::string>, std::optional<Calibration>> fits_;
+};
 
 }  // namespace shardline

@@ -4,7 +4,6 @@
 #include "planner/api/convert.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/served_plan.hpp"
-#include "planner/studies/framework_spread.hpp"
 #include "planner/studies/plan_intervals.hpp"
 #include "planner/studies/plan_launches.hpp"
 
@@ -26,11 +25,9 @@ std::vector<TimePart> parts_of(const std::array<Seconds, N>& times, Seconds whol
 }
 
 std::vector<ErrorSource> errors_of(const System& system, const ErrorTerms& errors) {
-  std::vector<ErrorTerm> terms(errors.all().begin(), errors.all().end());
-  std::stable_sort(terms.begin(), terms.end(),
-                   [](const ErrorTerm& a, const ErrorTerm& b) { return a.high - a.low > b.high - b.low; });
   std::vector<ErrorSource> out;
-  for (const ErrorTerm& t : terms) out.push_back({source_name(system, t.source), t.low, t.high});
+  for (const ErrorTerm& t : widest_first(errors))
+    out.push_back({source_name(system, t.source), t.low, t.high});
   return out;
 }
 
@@ -98,12 +95,12 @@ PlanPoint outcome_of(const Study& study, const SimulatedPlan& s) {
 
 namespace {
 
-std::vector<FrameworkTime> frameworks_of(const Study& study, const Plan& plan) {
+// The system's own first.
+std::vector<FrameworkTime> frameworks_of(const System& system, const shardline::Breakdown& b) {
   std::vector<FrameworkTime> out;
-  if (study.study.engine) return out;
-  for (const shardline::FrameworkTime& f :
-       framework_spread(study.study, study.sweep().search.all_reduce, plan, shipped_catalogs().systems))
-    out.push_back({f.framework, f.version, f.time.value});
+  if (b.others.empty()) return out;
+  out.push_back({system.kernels.framework, system.kernels.version, b.time.value});
+  for (const shardline::FrameworkTime& f : b.others) out.push_back({f.framework, f.version, f.time.value});
   return out;
 }
 
@@ -154,7 +151,7 @@ SimulateResult simulate_result(const Study& study, const SimulatedPlan& s, int c
   if (s.served) out.served = served_of(study, s);
   out.breakdown = breakdown_of(study.study.system, s.breakdown);
   for (const PricedCollective& c : s.collectives) out.collectives.push_back(collective_of(c));
-  out.frameworks = frameworks_of(study, s.plan);
+  out.frameworks = frameworks_of(study.study.system, s.breakdown);
   if (s.noise) {
     out.noise = noise_of(*study.sweep().noise);
     out.noisy = noisy_plan(s.plan, *s.noise);

@@ -58,7 +58,7 @@ void print(const Study& study, const std::vector<TurnTime>& turns) {
         turn.shares));
     if (!system.calibration.empty() && !turn.variants_told_apart()) open.push_back(std::to_string(i + 1));
   }
-  print_notes("{}{}{}", fitted(t), costs_line(system), interval_note(system));
+  print_notes("{}{}{}", fitted(t), costs_line(system), interval_note(study.study));
   if (!open.empty())
     print_notes("  the other variant may be the faster one, as prices may be off: turn {}\n",
                 fmt::join(open, ", "));

@@ -174,8 +174,7 @@ std::string dp_note(const Study& study) {
 
 std::string interval_note(const Study& study) {
   if (workload_of(study) == nullptr) {
-    if (!study.study.engine) return interval_note(study.study.system);
-    return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(study.study));
+    return interval_note(study.study);
   }
   const EngineProfile& e = *study.study.engine;
   const System& system = study.study.system;
@@ -257,24 +256,14 @@ ErrorRange shown_error(const System& system, const ErrorTerms& errors) {
 }
 
 std::string interval_note(const Case& c) {
-  if (c.engine && !c.system.calibration.empty())
-    return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(c));
-  return interval_note(c.system);
-}
-
-std::string interval_note(const System& system) {
-  const std::string of =
-      system.calibration.empty()
-          ? "every time " + range_text(time_error(ErrorTerms(kAssumedSource, kAssumedBand)))
-          : std::string(kIntervalColumn);
-  return fmt::format("  {}: {}\n", of, kWhatIntervalsAre);
+  if (!c.system.calibration.empty()) return fmt::format("  {}: {}\n", kIntervalColumn, what_intervals_are(c));
+  return fmt::format("  every time {}: {}\n",
+                     range_text(time_error(ErrorTerms(kAssumedSource, kAssumedBand))), kWhatIntervalsAre);
 }
 
 std::string sources_text(const System& system, const ErrorTerms& errors) {
   constexpr std::size_t kShown = 3;
-  std::vector<ErrorTerm> terms(errors.all().begin(), errors.all().end());
-  std::stable_sort(terms.begin(), terms.end(),
-                   [](const ErrorTerm& a, const ErrorTerm& b) { return a.high - a.low > b.high - b.low; });
+  std::vector<ErrorTerm> terms = widest_first(errors);
   if (terms.size() > kShown) terms.resize(kShown);
   std::string out;
   for (const ErrorTerm& t : terms)

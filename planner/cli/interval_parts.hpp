@@ -54,7 +54,7 @@ bool was_measured_on(const EngineProfile& engine, const System& system);
 /// In which it is unlike all of these points, with what they were: "131,072 tokens of a prompt (922 to
 /// 8,192), 72 GPUs (1 to 8)". Empty: in nothing.
 std::string beyond_loops(const EngineProfile& engine, const ServedWorkload& load, double users, int gpus);
-/// interval_note() of a case that an engine may run, and of a study.
+/// A line below tables of plans: what their intervals are, or which one all times have.
 std::string interval_note(const Case& c);
 std::string interval_note(const Study& study);
 /// What throughputs of a study are of: ", served by vLLM 0.24.0", ", decode only under ...", ", ideal (bare
@@ -63,8 +63,6 @@ std::string throughput_text(const Study& study);
 
 /// time_error() where prices are calibrated; else nothing, likewise.
 ErrorRange shown_error(const System& system, const ErrorTerms& errors);
-/// A line below tables of plans: what their intervals are, or which one all times have.
-std::string interval_note(const System& system);
 /// The sources that make an interval, the widest first, at most three: "gemm nvfp4 torch_flow -5/+6 %, ...".
 std::string sources_text(const System& system, const ErrorTerms& errors);
 

@@ -72,7 +72,7 @@ void print(const Study& study, const PartitionStudy& s, const ErrorsByContext& e
           best.proven ? "proven" : "found", shortened(partition_text(best.tokens), p),
           shortened(ratios_text(best.tokens), p)}}));
   }
-  print_notes("{}{}", fitted(t), interval_note(system));
+  print_notes("{}{}", fitted(t), interval_note(study.study));
   if (!open.empty())
     print_notes("  equal parts may be as fast, as prices may be off: {} tokens\n", fmt::join(open, ", "));
   const PartitionStudy::Loss loss = s.loss();

@@ -1,5 +1,4 @@
 // simulate: one plan, rendered.
-#include "planner/studies/framework_spread.hpp"
 #include "planner/studies/simulated_plan.hpp"
 
 #include <fmt/format.h>
@@ -76,11 +75,10 @@ void print_interval(const Study& study, const SimulatedPlan& s) {
 
 // How far apart libraries are, where the question leaves it open whose kernels are run.
 void print_spread(const Study& study, const SimulatedPlan& s) {
-  std::string times;
-  for (const FrameworkTime& f :
-       framework_spread(study.study, study.sweep().search.all_reduce, s.plan, shipped_catalogs().systems))
-    times += fmt::format("{}{} {}", times.empty() ? "" : ", ", to_string(f.time), f.framework);
-  if (times.empty()) return;
+  if (s.breakdown.others.empty()) return;
+  std::string times = fmt::format("{} {}", to_string(s.breakdown.time), study.study.system.kernels.framework);
+  for (const FrameworkTime& f : s.breakdown.others)
+    times += fmt::format(", {} {}", to_string(f.time), f.framework);
   print_notes("  by whose kernels: {}; name one with kernels: {{framework: ...}}\n", times);
 }
 

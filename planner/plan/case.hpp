@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "hardware/machine/frameworks.hpp"
 #include "hardware/machine/system.hpp"
 #include "models/ir/batch.hpp"
 #include "models/ir/schedule.hpp"
@@ -52,6 +53,8 @@ struct Case {
   bool persistent_kv = false;                  // prefill: new tokens join a cache kept from earlier turns
   Kernels kernels;
   std::shared_ptr<const EngineProfile> engine;  // null: bare kernels
+  // [P16] Whose kernels may run in place of the system's, where nobody says whose; null: none.
+  std::shared_ptr<const MeasuredFrameworks> frameworks;
   ServedRequest served;
   bool disaggregated = false;                         // a server that does not both prefill and decode
   std::shared_ptr<const AcceptanceCurve> acceptance;  // of drafts [P29]; null: no plan has any
@@ -87,6 +90,12 @@ inline bool has_latents(const Model& m) {
                      [](const Attention& a) { return has_latents(a); });
 }
 
+/// Whether a layer's attention has an index with matrices of its own (DSA, CSA). One over blocks (MSA) is
+/// part of the product that makes Q, K and V.
+inline bool has_own_index(const Attention& a) {
+  return a.index && !a.index->shared && (has_latents(a) || a.compression.has_value());
+}
+
 /// Whether an index chooses the keys of some layer (DSA, MSA, CSA), or some layer compresses them (CSA, HCA).
 inline bool has_sparse(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.sparse(); });
@@ -103,6 +112,9 @@ std::vector<std::shared_ptr<const ExpertRouting>> routing_of(const Model& model,
 /// model has what no plan can time (planner/plan/timed.hpp).
 Case make_case(Model model, System system, Precision precision, long long context, int kv_block,
                Routing routing);
+
+/// All of a case but its system, to which `to` keeps its own: prices take longer to copy than all the rest.
+void copy_but_system(const Case& from, Case& to);
 
 /// Tokens on rank `shard` of `shards` after `tokens` tokens were appended round robin in blocks [P1]:
 /// block*(T div (block*shards)) + clamp(T mod (block*shards) - block*shard, 0, block).

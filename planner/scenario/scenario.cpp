@@ -337,10 +337,12 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   if (system) check_precision(precision, models, *system, engine, root);
   root.no_other_keys(scenario_parts::instead_of);
   scenario_parts::finish(document, std::move(faults));
+  const auto frameworks = std::make_shared<const MeasuredFrameworks>(catalogs.systems);
   for (const Model& m : models) {
     Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
                             workload.block.value_or(kUsualBlock), routing);
     served.engine = engine;
+    served.frameworks = frameworks;
     served.acceptance = acceptance;
     if (load) served.served = {load->load.input, load->load.output};
     served.any_gpus = lifted.any_gpus;

@@ -54,6 +54,11 @@ Seconds Evaluator::step_time(const PassTime& pass) {
   return step / yielded_;
 }
 
+std::vector<FrameworkTime> Evaluator::by_other_frameworks(const Plan& plan) {
+  if (!others_) others_ = std::make_unique<OtherFrameworks>(*case_, rule_);
+  return others_->times(*case_, plan);
+}
+
 Seconds Evaluator::simulate(const Plan& plan) {
   lower_step(plan);
   return step_time(simulate_pass(schedule_, cost_, scratch_));
@@ -126,7 +131,10 @@ void Breakdown::add(Part of, OpKind kind, Basis by, Seconds taken) {
   basis_parts[basis][part] += taken;
 }
 
-Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
+namespace {
+
+// By the kernels of the case's own system.
+Breakdown break_down_own(Evaluator& evaluator, const Plan& plan) {
   Breakdown b;
   b.time = evaluator.simulate(plan);
   // Fitted to measured serving.
@@ -173,6 +181,17 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   }
   b.waiting = b.time - evaluator.host_added() - pass;
   b.errors = errors.terms();
+  return b;
+}
+
+}  // namespace
+
+Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
+  Breakdown b = break_down_own(evaluator, plan);
+  b.others = evaluator.by_other_frameworks(plan);
+  std::vector<double> changes;
+  for (const FrameworkTime& other : b.others) changes.push_back(other.time / b.time - 1);
+  b.errors.set_libraries(std::move(changes));
   return b;
 }
 

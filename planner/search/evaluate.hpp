@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "hardware/cost/error_terms.hpp"
 #include "hardware/timing/lowering.hpp"
+#include "planner/search/framework_times.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -46,6 +48,8 @@ class Evaluator {
   Seconds simulate_below(Seconds known, const Plan& plan);
   /// A lower bound of simulate (closed form, no events).
   Seconds bound(const Plan& plan);
+  /// [P16] The plan by the kernels of other frameworks, where the case leaves it open whose run.
+  std::vector<FrameworkTime> by_other_frameworks(const Plan& plan);
   /// Of the last step: what the engine's host added to it, working beside its kernels.
   Seconds host_added() const { return host_added_; }
   Seconds host_work() const { return host_work_; }
@@ -62,7 +66,8 @@ class Evaluator {
   PassScratch scratch_;
   Schedule schedule_;
   Seconds host_work_, host_added_;
-  double yielded_ = 1;  // tokens of a step, of each request
+  double yielded_ = 1;                       // tokens of a step, of each request
+  std::unique_ptr<OtherFrameworks> others_;  // once asked for
 
   void lower_step(const Plan& plan);
   Seconds step_time(const PassTime& pass);
@@ -83,6 +88,8 @@ struct Breakdown {
   Seconds waiting;                // time minus the pass: a microbatch waits for the slowest stage
   Seconds time;                   // TTL or TTFT
   ErrorTerms errors;              // in parts of `time` [P12]
+  /// [P16] By the kernels of other frameworks; empty where it is said whose run.
+  std::vector<FrameworkTime> others;
 
   /// Time that an op on the critical path has `taken`, `runs` times; its latency is overhead.
   void add(const CostModel& model, const Op& op, const OpCost& cost, Seconds taken, double runs = 1);

@@ -24,6 +24,19 @@ std::optional<ErrorRange> ttft_error(const Study& study, const Point& p, const E
 const char* const kWhatIntervalsAre =
     "nominal 90 % by the prices of bare kernels; the engine around them is not in it";
 
+namespace {
+
+// "trtllm, sglang or vllm": whose kernels may run, where nobody says whose; else empty.
+std::string open_frameworks(const Case& c) {
+  if (!c.frameworks) return "";
+  const std::vector<std::string> others = c.frameworks->names(c.system);
+  std::string out = others.empty() ? "" : c.system.kernels.framework;
+  for (const std::string& other : others) out += (other == others.back() ? " or " : ", ") + other;
+  return out;
+}
+
+}  // namespace
+
 const ServedWorkload* workload_of(const Study& study) {
   const Sweep* sweep = std::get_if<Sweep>(&study.question);
   return sweep != nullptr && sweep->search.workload ? &*sweep->search.workload : nullptr;
@@ -38,6 +51,11 @@ ErrorRange plan_rate_error(const Study& study, const ErrorTerms& errors) {
 }
 
 std::string what_intervals_are(const Case& c) {
+  if (const std::string open = open_frameworks(c); !open.empty())
+    return fmt::format(
+        "nominal 90 % by the prices of bare kernels of {} (none is named); the engine "
+        "around them is not in it",
+        open);
   if (!c.engine) return kWhatIntervalsAre;
   return fmt::format(
       "nominal 90 % by the prices of kernels, the fitted host times of {} {} with the band of its profile",

@@ -24,13 +24,14 @@ Of kind_of(Metric m) {
   return Of::neither;
 }
 
-// The same terms under sources that nothing else has.
+// The same terms under sources that nothing else has. Both run by the kernels of one library all the same.
 ErrorTerms of_its_own(const ErrorTerms& terms) {
   ErrorTerms out;
   for (ErrorTerm t : terms.all()) {
     t.source ^= 0x8000'0000;
     out.add(t);
   }
+  out.set_libraries({terms.libraries().begin(), terms.libraries().end()});
   return out;
 }
 

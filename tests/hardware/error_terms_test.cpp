@@ -54,6 +54,47 @@ TEST(ErrorTerms, H65BiasAddsUp) {
   EXPECT_NEAR(time_error(sum).high, 0.08 + 0.02, 1e-15);
 }
 
+// Times by other libraries' kernels widen the sides on which they are, and move no middle.
+TEST(ErrorTerms, P16OtherLibrariesWidenTheirSides) {
+  ErrorTerms sum = of({{7, -0.3, 0.1, 0.6}});
+  sum.set_libraries({-0.3, 0.1, -0.05});
+  EXPECT_EQ(sum.between_libraries(), (ErrorTerm{kLibrarySource, -0.3, 0, 0.1}));
+  EXPECT_NEAR(time_error(sum).low, 0.1 - 0.5, 1e-15);
+  EXPECT_NEAR(time_error(sum).high, 0.1 + std::hypot(0.5, 0.1), 1e-15);
+  const std::vector<ErrorTerm> widest = widest_first(sum);
+  ASSERT_EQ(widest.size(), 2u);
+  EXPECT_EQ(widest[1].source, kLibrarySource);
+  EXPECT_EQ(widest_first(of({{7, -0.3, 0.1, 0.6}})).size(), 1u);
+  EXPECT_EQ(sum.without(7).libraries().size(), 3u);
+}
+
+// A time half of which is the same by all kernels changes half as much.
+TEST(ErrorTerms, P16ChangesOfOtherLibrariesAddUpByParts) {
+  ErrorTerms whole;
+  whole.set_libraries({-0.4, 0.2});
+  ErrorTerms sum = of({{7, -0.3, 0, 0.6}}) * 0.5;
+  sum += whole * 0.5;
+  ASSERT_EQ(sum.libraries().size(), 2u);
+  EXPECT_EQ(sum.libraries()[0], -0.2);
+  EXPECT_EQ(sum.libraries()[1], 0.1);
+  sum += of({{7, -0.1, 0, 0.1}});
+  EXPECT_EQ(sum.libraries()[0], -0.2);
+}
+
+// Of two times the first library is 30 % faster in both, the second in one alone.
+TEST(ErrorTerms, P16RatiosCompareTimesByOneLibrary) {
+  ErrorTerms one, other;
+  one.set_libraries({-0.3, -0.3});
+  other.set_libraries({-0.3, 0});
+  const ErrorBand band = ratio_band(one, other), turned = ratio_band(other, one);
+  EXPECT_NEAR(band.low, std::log(0.7), 1e-15);
+  EXPECT_EQ(band.high, 0);
+  EXPECT_EQ(turned.low, 0);
+  EXPECT_NEAR(turned.high, -std::log(0.7), 1e-15);
+  const ErrorBand known = ratio_band(one, of({}));
+  EXPECT_NEAR(known.low, std::log(0.7), 1e-15);
+}
+
 TEST(ErrorTerms, H65WhatTwoTimesShareCancels) {
   const ErrorTerms shared = of({{1, -0.2, 0, 0.3}});
   const ErrorBand same = ratio_band(shared, shared);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "hardware/machine/frameworks.hpp"
 #include "planner/studies/sweep.hpp"
 #include "tests/planner/support.hpp"
 
@@ -98,6 +99,21 @@ TEST(ToldApart, P13GainOfASweepHasTheBandOfItsFastestPlans) {
     below += std::pow(std::max({m - l, m - h, 0.0}), 2);
     above += std::pow(std::max({l - m, h - m, 0.0}), 2);
   }
+  // By each other framework's kernels both are other times [P16].
+  const Point &slower = answer.rated.points[other], &faster = answer.rated.points[one];
+  double low = 0, high = 0;
+  for (const char* framework : {"sglang", "vllm"}) {
+    Case c = study.study;
+    use_framework(c.system, framework, source_path("hardware/catalog"));
+    Evaluator e(c);
+    const double log =
+        std::log(e.simulate(slower.plan) / e.simulate(faster.plan) / (slower.time / faster.time));
+    low = std::min(low, log);
+    high = std::max(high, log);
+  }
+  EXPECT_LT(low, high);
+  below += low * low;
+  above += high * high;
   EXPECT_NEAR(answer.interactivity->low, middle - std::sqrt(below), 1e-12);
   EXPECT_NEAR(answer.interactivity->high, middle + std::sqrt(above), 1e-12);
   EXPECT_LT(answer.interactivity->low, answer.interactivity->high);

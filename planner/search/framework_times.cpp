@@ -1,0 +1,36 @@
+#include "planner/search/framework_times.hpp"
+
+#include "hardware/machine/frameworks.hpp"
+#include "planner/search/evaluate.hpp"
+
+namespace shardline {
+
+struct OtherFrameworks::Other {
+  Case study;
+  Evaluator evaluator;
+
+  Other(Case c, AllReduceRule rule) : study(std::move(c)), evaluator(study, rule) {}
+};
+
+OtherFrameworks::OtherFrameworks(const Case& c, AllReduceRule rule) {
+  if (!c.frameworks) return;
+  for (System& system : c.frameworks->others(c.system)) {
+    Case other;
+    other.system = std::move(system);
+    others_.push_back(std::make_unique<Other>(std::move(other), rule));
+  }
+}
+
+OtherFrameworks::~OtherFrameworks() = default;
+
+std::vector<FrameworkTime> OtherFrameworks::times(const Case& c, const Plan& plan) {
+  std::vector<FrameworkTime> out;
+  for (const std::unique_ptr<Other>& other : others_) {
+    copy_but_system(c, other->study);  // which callers change from plan to plan: its batch, where tokens lie
+    const KernelList& kernels = other->study.system.kernels;
+    out.push_back({kernels.framework, kernels.version, other->evaluator.simulate(plan)});
+  }
+  return out;
+}
+
+}  // namespace shardline
