@@ -63,52 +63,34 @@ using PartVotes = std::array<Votes, kParts>;
 
 Votes& of(PartVotes& votes, MatrixPart part) { return votes[static_cast<std::size_t>(part)]; }
 
-/// The class of a Checkpoint that matrices are counted in.
-MatrixType counted_as(const Checkpoint& c, MatrixPart part) {
-  switch (part) {
-    case MatrixPart::attention:
-    case MatrixPart::index:
-      break;
-    case MatrixPart::out_proj:
-      return c.out_proj;
-    case MatrixPart::dense:
-      return c.dense_ffn;
-    case MatrixPart::experts:
-      return c.experts;
-    case MatrixPart::shared:
-    case MatrixPart::latents:
-      return c.shared;
-    case MatrixPart::head:
-      return c.head;
-  }
-  return c.attention;
+/// Projections to and from the experts' latents have no class of their own: where the file has them
+/// otherwise, a note says so.
+void note_latents(const Votes& votes, const Checkpoint& c, std::vector<std::string>& notes) {
+  if (std::all_of(votes.begin(), votes.end(), [&](const auto& v) { return v.first == c.shared; })) return;
+  notes.push_back(
+      fmt::format("projections to and from the experts' latents are stored in {}: they are counted as shared "
+                  "experts, in {}",
+                  type_text(votes.front().first), type_text(c.shared)));
 }
 
-/// What has no class of its own is counted as another one: where the file has it otherwise, a note says so.
-void note_others(const PartVotes& own, const PartVotes& drafts, const Checkpoint& c,
-                 std::vector<std::string>& notes) {
-  const auto look = [&](const Votes& votes, MatrixPart part, const char* what, const char* as) {
-    const MatrixType counted = counted_as(c, part);
-    if (std::all_of(votes.begin(), votes.end(), [&](const auto& v) { return v.first == counted; })) return;
-    notes.push_back(fmt::format("{} are stored in {}: they are counted as {}, in {}", what,
-                                type_text(votes.front().first), as, type_text(counted)));
+/// Nothing where they are as the model's own.
+std::optional<DraftMatrices> drafts_of(PartVotes& votes, const Checkpoint& c,
+                                       std::vector<std::string>& notes) {
+  const DraftMatrices own{c.attention, c.out_proj, c.dense_ffn, c.experts, c.shared};
+  DraftMatrices out = own;
+  const auto choose = [&](MatrixPart part, const char* what, MatrixType& to) {
+    if (!of(votes, part).empty()) to = most(of(votes, part), what, notes);
   };
-  const auto at = [](const PartVotes& v, MatrixPart part) -> const Votes& {
-    return v[static_cast<std::size_t>(part)];
-  };
-  look(at(own, MatrixPart::index), MatrixPart::index, "matrices of the sparse attention's index",
-       "attention");
-  look(at(own, MatrixPart::latents), MatrixPart::latents, "projections to and from the experts' latents",
-       "shared experts");
-  look(at(drafts, MatrixPart::experts), MatrixPart::experts, "experts of multi-token prediction",
-       "the model's");
-  look(at(drafts, MatrixPart::dense), MatrixPart::dense, "dense networks of multi-token prediction",
-       "the model's");
-  look(at(drafts, MatrixPart::attention), MatrixPart::attention,
-       "attention's matrices of multi-token prediction", "the model's");
+  choose(MatrixPart::attention, "attention of multi-token prediction", out.attention);
+  choose(MatrixPart::out_proj, "output projections of multi-token prediction", out.out_proj);
+  choose(MatrixPart::dense, "dense networks of multi-token prediction", out.dense_ffn);
+  choose(MatrixPart::experts, "experts of multi-token prediction", out.experts);
+  choose(MatrixPart::shared, "shared experts of multi-token prediction", out.shared);
+  if (out == own) return std::nullopt;
+  return out;
 }
 
-Checkpoint classes(const TypeRules& rules, const Model& m, std::span<const Matrix> matrices,
+Checkpoint classes(const TypeRules& rules, std::span<const Matrix> matrices,
                    std::vector<std::string>& notes) {
   PartVotes own, drafts;
   Checkpoint c;
@@ -130,14 +112,12 @@ Checkpoint classes(const TypeRules& rules, const Model& m, std::span<const Matri
   choose(MatrixPart::out_proj, "output projections", c.out_proj);
   choose(MatrixPart::dense, "dense layers", c.dense_ffn);
   choose(MatrixPart::shared, "shared experts", c.shared);
-  // A class that only drafts have says nothing of the model, and what no layer has is no other's type.
-  if (!has_dense(m)) of(drafts, MatrixPart::dense).clear();
-  if (!has_experts(m)) of(drafts, MatrixPart::experts).clear();
-  if (of(own, MatrixPart::shared).empty()) of(own, MatrixPart::latents).clear();
-  note_others(own, drafts, c, notes);
-  if (c.head.weights != Dtype::bf16 && !m.tied_embeddings)
-    notes.push_back(fmt::format("the embedding is counted in {}, as the LM head: files leave it in bf16",
-                                to_string(c.head.weights)));
+  if (!of(own, MatrixPart::index).empty()) {
+    const MatrixType index = most(of(own, MatrixPart::index), "the sparse attention's index", notes);
+    if (index != c.attention) c.index = index;
+  }
+  if (!of(own, MatrixPart::shared).empty()) note_latents(of(own, MatrixPart::latents), c, notes);
+  c.drafts = drafts_of(drafts, c, notes);
   return c;
 }
 
@@ -183,7 +163,7 @@ std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& m,
   notes.insert(notes.end(), rules.notes.begin(), rules.notes.end());
   if (read) {
     const std::vector<Matrix> matrices = checkpoint::matrices_of(m);
-    Checkpoint out = classes(rules, m, matrices, notes);
+    Checkpoint out = classes(rules, matrices, notes);
     out.method = checkpoint::method_of(at);
     note_unmatched(rules, m, matrices, notes);
     return out;

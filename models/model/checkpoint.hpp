@@ -22,18 +22,26 @@ struct MatrixType {
   friend constexpr bool operator==(MatrixType, MatrixType) = default;
 };
 
+/// Of the modules that draft (multi-token prediction).
+struct DraftMatrices {
+  MatrixType attention, out_proj, dense_ffn, experts, shared;
+  bool operator==(const DraftMatrices&) const = default;
+};
+
 /// The type of most matrices of each class. Routers are never quantised by the tools that write these files.
 struct Checkpoint {
   MatrixType attention, out_proj;  // of attention its projections but the output projection
   MatrixType dense_ffn;
   MatrixType experts, shared;  // routed experts, and those that every token visits
   Dtype router = Dtype::bf16;  // computed as it is stored
-  MatrixType head;             // the LM head; the embedding counts as it
+  MatrixType head;             // the LM head: an embedding beside it is in BF16
   std::optional<Dtype> kv;     // nothing: the engine's choice
   std::string method = {};     // that wrote the files: gptq, awq, compressed-tensors, modelopt, fp8 ...
   std::string assumed = {};    // nobody named it: "deepseek-ai/DeepSeek-R1" or why none; else empty
   /// Of a description that is not read, what it is and where: then no type here is the file's. Else empty.
   std::string unread = {};
+  std::optional<MatrixType> index = {};      // of sparse attention; nothing: as attention
+  std::optional<DraftMatrices> drafts = {};  // nothing: as the model's own
   bool operator==(const Checkpoint&) const = default;
 };
 

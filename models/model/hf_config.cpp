@@ -172,7 +172,8 @@ void set_drafts(Import& in) {
   const LayerRun& last = in.m.runs.back();
   in.m.drafts = DraftModules{in.drafts, in.draft_attention.value_or(in.m.attentions[last.attention]),
                              in.draft_ffn.value_or(in.m.ffns[last.ffn])};
-  in.note(fmt::format("counted apart, not timed: {} multi-token-prediction layer(s)", in.drafts));
+  in.note(fmt::format(
+      "counted apart, timed where steps draft (speculative): {} multi-token-prediction layer(s)", in.drafts));
 }
 
 /// The family that the file names, or the one that it is to be read as.

@@ -36,6 +36,9 @@ std::vector<MatrixTypes> matrices_of(const Case& c) {
   };
   add("attention", Module::attention);
   add("out_proj", Module::out_proj);
+  if (std::any_of(c.model.attentions.begin(), c.model.attentions.end(),
+                  [](const Attention& a) { return has_own_index(a); }))
+    add("index", Module::index);
   if (has_dense(c.model)) add("dense_ffn", Module::dense_ffn);
   if (has_experts(c.model)) add("experts", Module::experts);
   if (std::any_of(c.model.ffns.begin(), c.model.ffns.end(),
@@ -43,6 +46,20 @@ std::vector<MatrixTypes> matrices_of(const Case& c) {
     add("shared_experts", Module::shared_experts);
   if (has_experts(c.model)) add("router", Module::router);
   add("head", Module::head);
+  if (!c.model.tied_embeddings) add("embedding", Module::embedding);
+  if (!c.model.drafts || !c.precision.drafts) return out;
+  const auto add_draft = [&](const char* matrices, ModuleType type) {
+    out.push_back({matrices, std::string(to_string(type.weights)), std::string(to_string(type.math))});
+  };
+  add_draft("drafts_attention", c.precision.drafts->attention);
+  add_draft("drafts_out_proj", c.precision.drafts->out_proj);
+  if (c.model.drafts->ffn.dense()) {
+    add_draft("drafts_dense_ffn", c.precision.drafts->dense_ffn);
+  } else {
+    add_draft("drafts_experts", c.precision.drafts->experts);
+    if (c.model.drafts->ffn.shared_experts > 0)
+      add_draft("drafts_shared_experts", c.precision.drafts->shared);
+  }
   return out;
 }
 

@@ -61,8 +61,9 @@ struct Fields<MatrixTypes> {
   template <class Visit>
   static constexpr void visit(Visit&& field) {
     field("matrices", &MatrixTypes::matrices,
-          "`attention` (its projections), `out_proj`, `dense_ffn`, `experts`, `shared_experts`, `router` or "
-          "`head`");
+          "`attention` (its projections), `out_proj`, `index` (of sparse attention), `dense_ffn`, `experts`, "
+          "`shared_experts`, `router`, `head` (LM head), `embedding` beside it; of modules that draft, where "
+          "theirs differ, `drafts_attention` and so on");
     field("stored", &MatrixTypes::stored, "type of the weights");
     field("arithmetic", &MatrixTypes::arithmetic, "type in which they are multiplied");
   }

@@ -43,10 +43,11 @@ Case with_weights(const Case& c, Dtype type) {
   Precision& p = out.precision;
   p.weights = type;
   p.math = arithmetic_of(type);
-  for (auto* of :
-       {&p.ffn_weights, &p.attention_weights, &p.out_proj_weights, &p.expert_weights, &p.shared_weights,
-        &p.ffn_math, &p.attention_math, &p.out_proj_math, &p.expert_math, &p.shared_math})
+  for (auto* of : {&p.ffn_weights, &p.attention_weights, &p.out_proj_weights, &p.index_weights,
+                   &p.expert_weights, &p.shared_weights, &p.ffn_math, &p.attention_math, &p.out_proj_math,
+                   &p.index_math, &p.expert_math, &p.shared_math})
     of->reset();
+  p.drafts.reset();
   return out;
 }
 

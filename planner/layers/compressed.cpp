@@ -119,7 +119,7 @@ AttentionWeights compressed_weights(const Case& c, const Attention& a, const Pla
   AttentionWeights w;
   w.projections =
       h * (rank + a.head_dim) + rank * static_cast<double>(cache_share(c, a, p).projected) * a.head_dim;
-  if (a.index) w.projections += a.index->heads * (rank * a.index->dim + h);
+  if (a.index) w.index = a.index->heads * (rank * a.index->dim + h);
   w.out_proj = static_cast<double>(out.width) * outputs + outputs * h;
   if (a.compression->ratio > 0) w.compressors = 2 * h * static_cast<double>(row_columns(a));
   return w;
@@ -141,9 +141,8 @@ void add_compressed_projections(ScheduleBuilder& b, const Case& c, const Attenti
         [&](const GemmShape& s) { return b.gemm("values and gates of rows", Part::qkv, act, act, s); });
   }
   if (!a.index) return;
-  ops.gemm("index queries", Part::qkv, Module::attention, a.q_lora_rank,
-           Count{a.index->heads} * a.index->dim);
-  ops.gemm("index weights", Part::qkv, Module::attention, h, a.index->heads);
+  ops.gemm("index queries", Part::qkv, Module::index, a.q_lora_rank, Count{a.index->heads} * a.index->dim);
+  ops.gemm("index weights", Part::qkv, Module::index, h, a.index->heads);
 }
 
 // The first product is of blocks on a diagonal: as many weights and operations as one matrix of a block's

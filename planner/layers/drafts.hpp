@@ -37,6 +37,9 @@ int later_passes(const Case& c, const Plan& plan);
 /// their own.
 Case drafting_case(const Case& c);
 
+/// The case whose matrices have the types of the modules that draft (Precision::drafts).
+Case module_case(const Case& c);
+
 /// What enters a module: the norms of hidden state and embedding, and the product [rows, 2H] x [2H, H] of
 /// both, whole on every rank (vllm model_executor/models/deepseek_mtp.py, DeepSeekMultiTokenPredictorLayer,
 /// eh_proj, at v0.24.0). Rows are the view's: with its drafts those that were verified and those of prompts,

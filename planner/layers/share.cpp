@@ -308,7 +308,7 @@ AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan
     w.projections += h * static_cast<double>(index_columns(a, p));
   } else if (a.index && !a.index->shared) {
     const double queries = a.q_lora_rank > 0 ? a.q_lora_rank : h, dim = a.index->dim;
-    w.projections += a.index->heads * dim * queries + h * (dim + a.index->heads);
+    w.index = a.index->heads * dim * queries + h * (dim + a.index->heads);
   }
   if (const auto extra = strategy(p.strategy).extra_weights) w.projections += extra(c, a, p);
   return w;

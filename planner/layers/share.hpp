@@ -173,9 +173,10 @@ bool deals_tokens(const Plan& plan);
 /// Rows of a dense FFN on a rank with `rows` new tokens.
 Count ffn_rows(const Plan& plan, Count rows);
 
-/// Elements of one layer's attention that one rank holds: of the output projection, and of all others.
+/// Elements of one layer's attention that one rank holds: of the output projection, of an index over keys or
+/// rows, and of all others.
 struct AttentionWeights {
-  double projections = 0, out_proj = 0;
+  double projections = 0, out_proj = 0, index = 0;
   double compressors = 0;  // in the activations' type whatever the others are
 };
 AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan& plan);

@@ -196,8 +196,8 @@ void add_index_projections(const RowOps& ops, const Case& c, const Attention& a)
   SL_CHECK(has_latents(a), "an index over keys of heads is projected with these");
   const SparseIndex& index = *a.index;
   const Count from = a.q_lora_rank > 0 ? a.q_lora_rank : c.model.hidden;
-  ops.gemm("index queries", Part::qkv, Module::attention, from, Count{index.heads} * index.dim);
-  ops.gemm("index keys and weights", Part::qkv, Module::attention, c.model.hidden, index.dim + index.heads);
+  ops.gemm("index queries", Part::qkv, Module::index, from, Count{index.heads} * index.dim);
+  ops.gemm("index keys and weights", Part::qkv, Module::index, c.model.hidden, index.dim + index.heads);
 }
 
 namespace {

@@ -131,6 +131,7 @@ class Round {
   }
 
   void add(StepBlock block) {
+    SL_CHECK(!block.module, "plans with drafts are lowered from views");
     if (block.kind == BlockKind::attention && layout_) {
       const Attention& a = attention_of(c_, block);
       const bool last = block.index == last_attention(c_.model);
@@ -157,6 +158,7 @@ class Placed {
   explicit Placed(const Model& m) : attention_(m.attentions.size()), ffn_(m.ffns.size()) {}
   BlockIndex& operator[](StepBlock block) {
     if (block.draft) return drafts_[static_cast<std::size_t>(block.kind)];
+    if (block.module) return module_[static_cast<std::size_t>(block.kind)];
     const auto i = static_cast<std::size_t>(block.index);
     return block.kind == BlockKind::attention ? attention_[i]
            : block.kind == BlockKind::ffn     ? ffn_[i]
@@ -166,10 +168,11 @@ class Placed {
   BlockIndex attention(int i) const { return attention_[static_cast<std::size_t>(i)]; }
   BlockIndex ffn(int i) const { return ffn_[static_cast<std::size_t>(i)]; }
   BlockIndex draft(BlockKind kind) const { return drafts_[static_cast<std::size_t>(kind)]; }
+  BlockIndex module(BlockKind kind) const { return module_[static_cast<std::size_t>(kind)]; }
 
  private:
   std::vector<BlockIndex> attention_, ffn_;
-  std::array<BlockIndex, static_cast<std::size_t>(BlockKind::closing) + 1> others_{}, drafts_{};
+  std::array<BlockIndex, static_cast<std::size_t>(BlockKind::closing) + 1> others_{}, drafts_{}, module_{};
 };
 
 BlockIndex next_block(const Schedule& s) { return BlockIndex(static_cast<std::uint32_t>(s.blocks.size())); }
@@ -264,7 +267,9 @@ void run_drafts(ScheduleBuilder& b, const Case& c, const Plan& p, const Placed& 
   if (p[kDrafts] == 0) return;
   const DraftLayer layer = *draft_layer(c.model);
   const BlockIndex head = at.draft(BlockKind::head);
-  b.run({at[BlockKind::draft_input], at.attention(layer.attention), at.ffn(layer.ffn), head});
+  const bool module = c.precision.drafts.has_value();
+  b.run({at[BlockKind::draft_input], module ? at.module(BlockKind::attention) : at.attention(layer.attention),
+         module ? at.module(BlockKind::ffn) : at.ffn(layer.ffn), head});
   if (const int later = later_passes(c, p); later > 0)
     b.run({at.draft(BlockKind::draft_input), at.draft(BlockKind::attention), at.draft(BlockKind::ffn), head},
           later);
@@ -301,7 +306,7 @@ void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Pl
     Round round(b, c, p, std::move(layout));
     for (const StepBlock block : blocks) {
       // Executors compute what is verified: what a module drafts is another function of other weights.
-      if (b.flow() && (block.draft || block.kind == BlockKind::draft_input)) continue;
+      if (b.flow() && (block.draft || block.module || block.kind == BlockKind::draft_input)) continue;
       at[block] = next_block(schedule);
       round.add(block);
     }
@@ -344,6 +349,10 @@ void add_woven(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
 
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block) {
   if (is_woven(block.kind)) return add_woven(b, c, v, block);
+  if (block.module) {
+    block.module = false;
+    return add_block(b, module_case(c), v, block);
+  }
   if (block.draft && block.kind != BlockKind::head && c.batch.prefills())
     return add_block(b, drafting_case(c), v, block);
   const Count rows = decode_rows(c, v) + prefill_tokens(c, v);

@@ -28,8 +28,9 @@ enum class BlockKind : std::uint8_t {
 constexpr bool is_woven(BlockKind kind) { return kind >= BlockKind::opening; }
 struct StepBlock {
   BlockKind kind = BlockKind::attention;
-  int index = 0;       // in Model::attentions, or in Model::ffns
-  bool draft = false;  // of one token of each request, which is drafted, not of all that are verified
+  int index = 0;        // in Model::attentions, or in Model::ffns
+  bool draft = false;   // of one token of each request, which is drafted, not of all that are verified
+  bool module = false;  // attention, ffn: of a module that drafts, whose types are its own
   bool operator==(const StepBlock&) const = default;
 };
 

@@ -55,11 +55,18 @@ void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
   if (p[kDrafts] == 0) return;
   out.push_back({BlockKind::draft_input});
   out.push_back({BlockKind::head, 0, true});
-  if (later_passes(c, p) == 0) return;
+  // The first pass has the rows of a layer of the model: with types of its own it is another block than
+  // that's.
   const DraftLayer layer = *draft_layer(c.model);
+  const bool module = c.precision.drafts.has_value();
+  if (module) {
+    out.push_back({BlockKind::attention, layer.attention, false, true});
+    out.push_back({BlockKind::ffn, layer.ffn, false, true});
+  }
+  if (later_passes(c, p) == 0) return;
   out.push_back({BlockKind::draft_input, 0, true});
-  out.push_back({BlockKind::attention, layer.attention, true});
-  out.push_back({BlockKind::ffn, layer.ffn, true});
+  out.push_back({BlockKind::attention, layer.attention, true, module});
+  out.push_back({BlockKind::ffn, layer.ffn, true, module});
 }
 
 bool has_views(const Plan& p) { return p.cp == 1 && p[kPrefillChunk] == 0; }

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "models/model/hf_config.hpp"
+#include "planner/plan/case.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
 namespace shardline::scenario_parts {
@@ -24,12 +25,18 @@ constexpr std::string_view kStatic = "fp8_static";  // what fp8 of weights means
 bool has_shared_experts(const Model& m) {
   return std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.shared_experts > 0; });
 }
+bool has_drafts(const Model& m) { return m.drafts.has_value(); }
+bool has_index(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(), has_own_index);
+}
 /// What only some models have.
 struct ModelPart {
   bool (*in)(const Model&);
   const char* name;
 };
-constexpr ModelPart kExperts{has_experts, "experts"}, kShared{has_shared_experts, "shared experts"};
+constexpr ModelPart kExperts{has_experts, "experts"}, kShared{has_shared_experts, "shared experts"},
+    kIndex{has_index, "an index over keys with matrices of its own"},
+    kDrafts{has_drafts, "modules that draft"};
 
 struct Key {
   const char* name;
@@ -49,12 +56,16 @@ const std::array kKeys{
     Key{"attention_math", &PrecisionKeys::attention_math, kComputed},
     Key{"out_proj_weights", &PrecisionKeys::out_proj_weights, kWeights},
     Key{"out_proj_math", &PrecisionKeys::out_proj_math, kComputed},
+    Key{"index_weights", &PrecisionKeys::index_weights, kWeights, &kIndex},
+    Key{"index_math", &PrecisionKeys::index_math, kComputed, &kIndex},
     Key{"expert_weights", &PrecisionKeys::expert_weights, kWeights, &kExperts},
     Key{"expert_math", &PrecisionKeys::expert_math, kComputed, &kExperts},
     Key{"shared_weights", &PrecisionKeys::shared_weights, kWeights, &kShared},
     Key{"shared_math", &PrecisionKeys::shared_math, kComputed, &kShared},
     Key{"router", &PrecisionKeys::router, kWeights, &kExperts},
     Key{"head", &PrecisionKeys::head, kWeights},
+    Key{"draft_weights", &PrecisionKeys::draft_weights, kWeights, &kDrafts},
+    Key{"draft_math", &PrecisionKeys::draft_math, kComputed, &kDrafts},
 };
 
 Dtype type_named(const std::string& name) {
@@ -83,7 +94,34 @@ Dtype narrowest(const Device& device) {
   return Dtype::bf16;
 }
 
-Precision of_checkpoint(const PrecisionKeys& k, const Checkpoint& c, Precision p) {
+// Their own keys, then those of the classes, then the checkpoint.
+std::optional<DraftTypes> draft_types(const PrecisionKeys& k, const std::optional<DraftMatrices>& stored,
+                                      const Precision& p) {
+  if (!k.draft_weights && !k.draft_math && !stored) return std::nullopt;
+  const auto type = [&](Module m, bool weights_said, bool math_said, MatrixType DraftMatrices::*of) {
+    ModuleType out = p.of(m);
+    if (stored && !weights_said) out.weights = ((*stored).*of).weights;
+    if (stored && !math_said)
+      out.math = out.weights == ((*stored).*of).weights ? ((*stored).*of).math : arithmetic_of(out.weights);
+    if (k.draft_weights) out = {*k.draft_weights, arithmetic_of(*k.draft_weights)};
+    if (k.draft_math) out.math = *k.draft_math;
+    return out;
+  };
+  const bool weights = k.weights.has_value(), math = k.math.has_value();
+  const bool ffn = weights || k.ffn_weights, ffn_math = math || k.ffn_math;
+  const bool attention = weights || k.attention_weights, attention_math = math || k.attention_math;
+  return DraftTypes{
+      type(Module::attention, attention, attention_math, &DraftMatrices::attention),
+      type(Module::out_proj, attention || k.out_proj_weights, attention_math || k.out_proj_math,
+           &DraftMatrices::out_proj),
+      type(Module::dense_ffn, ffn, ffn_math, &DraftMatrices::dense_ffn),
+      type(Module::experts, ffn || k.expert_weights, ffn_math || k.expert_math, &DraftMatrices::experts),
+      type(Module::shared_experts, ffn || k.expert_weights || k.shared_weights,
+           ffn_math || k.expert_math || k.shared_math, &DraftMatrices::shared)};
+}
+
+Precision of_checkpoint(const PrecisionKeys& k, const Model& m, Precision p) {
+  const Checkpoint& c = *m.checkpoint;
   p.attention_weights = first({k.attention_weights, k.weights}, c.attention.weights);
   p.out_proj_weights = first({k.out_proj_weights, k.attention_weights, k.weights}, c.out_proj.weights);
   p.ffn_weights = first({k.ffn_weights, k.weights}, c.dense_ffn.weights);
@@ -110,6 +148,12 @@ Precision of_checkpoint(const PrecisionKeys& k, const Checkpoint& c, Precision p
   p.router = k.router.value_or(c.router);
   p.head = k.head.value_or(c.head.weights);
   p.head_math = computed(p.head, c.head);
+  // The tools that quantise heads leave tables of embeddings, which nothing multiplies.
+  if (!k.head && !m.tied_embeddings) p.embedding = Dtype::bf16;
+  const MatrixType index = c.index.value_or(c.attention);
+  p.index_weights = first({k.index_weights, k.attention_weights, k.weights}, index.weights);
+  p.index_math = first({k.index_math, k.attention_math, k.math}, computed(*p.index_weights, index));
+  p.drafts = draft_types(k, c.drafts, p);
   return p;
 }
 
@@ -175,7 +219,9 @@ Precision PrecisionKeys::of(const Model& model, const Device& device) const {
   p.expert_math = expert_math;
   p.shared_weights = shared_weights;
   p.shared_math = shared_math;
-  if (model.checkpoint) return of_checkpoint(*this, *model.checkpoint, p);
+  p.index_weights = index_weights;
+  p.index_math = index_math;
+  if (model.checkpoint) return of_checkpoint(*this, model, p);
   const Dtype otherwise = narrowest(device);
   p.weights = weights.value_or(otherwise);
   p.kv = kv.value_or(otherwise);
@@ -184,6 +230,7 @@ Precision PrecisionKeys::of(const Model& model, const Device& device) const {
   p.dispatch = dispatch.value_or(p.of(Module::experts).math);
   p.router = router.value_or(p.router);
   p.head = head.value_or(p.head);
+  p.drafts = draft_types(*this, std::nullopt, p);
   p.assumed = {!weights, !math && !weights, !kv, !dispatch && has_experts(model)};
   return p;
 }
@@ -234,6 +281,8 @@ bool check_units(const PrecisionKeys& keys, const Model& model, const Device& de
   const Dtype attention = p.of(Module::attention).math, out_proj = p.of(Module::out_proj).math;
   if (attention != p.math) require("attention_math", attention);
   if (out_proj != attention) require("out_proj_math", out_proj);
+  if (has_index(model) && p.of(Module::index).math != attention)
+    require("index_math", p.of(Module::index).math);
   if (p.of(Module::dense_ffn).math != p.math && has_dense(model))
     require("ffn_math", p.of(Module::dense_ffn).math);
   if (has_experts(model)) {
@@ -244,6 +293,11 @@ bool check_units(const PrecisionKeys& keys, const Model& model, const Device& de
     require("router", p.of(Module::router).math);
   }
   require("head", p.of(Module::head).math);
+  if (model.drafts && p.drafts) {
+    for (const Dtype math : {p.drafts->attention.math, p.drafts->experts.math}) {
+      if (!computes(device, math)) return require("draft_math", math), true;
+    }
+  }
   return !fine;
 }
 

@@ -14,13 +14,14 @@ namespace shardline::scenario_parts {
 /// What a scenario says of precision; nothing where a key is not given.
 struct PrecisionKeys {
   std::optional<Dtype> weights, kv, math, activations, dispatch, ffn_weights, ffn_math, attention_weights,
-      attention_math, out_proj_weights, out_proj_math, expert_weights, expert_math, shared_weights,
-      shared_math, router, head;
+      attention_math, out_proj_weights, out_proj_math, index_weights, index_math, expert_weights, expert_math,
+      shared_weights, shared_math, router, head, draft_weights, draft_math;
   bool faulty = false;  // some value is none of the names
 
   /// Whether any key says in which arithmetic matrices are multiplied.
   bool says_math() const {
-    return math || ffn_math || attention_math || out_proj_math || expert_math || shared_math;
+    return math || ffn_math || attention_math || out_proj_math || index_math || expert_math || shared_math ||
+           draft_math;
   }
 
   /// The types of one model: those of the keys, else of the checkpoint of the model, else the narrowest that
@@ -31,7 +32,7 @@ struct PrecisionKeys {
 PrecisionKeys read_precision(const Reader& r);
 
 /// Faults at every key of `precision` that concerns parts which none of the models has: experts, shared
-/// experts, the router.
+/// experts, the router, an index, modules that draft.
 void check_parts(const Reader& precision, const std::vector<Model>& models);
 
 /// PrecisionKeys::of(), and what the framework of the system's kernels does where neither scenario nor

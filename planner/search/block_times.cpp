@@ -18,7 +18,7 @@ std::size_t KnownBlocks::ViewHash::operator()(const View& v) const {
   std::uint64_t hash = static_cast<std::uint64_t>(v.block.kind);
   const auto mix = [&](int i) { hash = (hash ^ static_cast<std::uint32_t>(i)) * kMix + (hash >> 29); };
   mix(v.block.index);
-  mix(v.block.draft ? 1 : 0);
+  mix((v.block.draft ? 1 : 0) + (v.block.module ? 2 : 0));
   mix(static_cast<int>(v.plan.strategy));
   mix(v.plan.batch);
   for (const DegreeField& degree : kDegrees) mix(v.plan.*degree.member);

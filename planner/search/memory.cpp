@@ -71,21 +71,29 @@ long long kv_tokens_on_shard(long long tokens, int shards, int block, int shard)
 namespace {
 
 // Bytes of one layer's attention weights on one rank, and of one layer's feed-forward network.
-Bytes stored(const Case& c, Module m, double elements) {
-  return Bytes(elements * bytes_per_element(c.precision.of(m).weights));
+Bytes stored(const Precision& types, Module m, double elements) {
+  return Bytes(elements * bytes_per_element(types.of(m).weights));
 }
 
-Bytes attention_bytes(const Case& c, const Attention& a, const Plan& p) {
+Bytes attention_bytes(const Case& c, const Precision& types, const Attention& a, const Plan& p) {
   const AttentionWeights w = attention_weights(c, a, p);
-  return stored(c, Module::attention, w.projections) + stored(c, Module::out_proj, w.out_proj) +
-         Bytes(w.compressors * activation_size(c)) + (a.none() ? Bytes(0) : residual_weights(c));
+  return stored(types, Module::attention, w.projections) + stored(types, Module::out_proj, w.out_proj) +
+         stored(types, Module::index, w.index) + Bytes(w.compressors * activation_size(c)) +
+         (a.none() ? Bytes(0) : residual_weights(c));
 }
 
-Bytes ffn_bytes(const Case& c, const FeedForward& f, const Plan& p) {
+Bytes ffn_bytes(const Case& c, const Precision& types, const FeedForward& f, const Plan& p) {
   const FfnWeights w = ffn_weights(c, f, p);
-  return (f.none() ? Bytes(0) : residual_weights(c)) + stored(c, Module::dense_ffn, w.dense) +
-         stored(c, Module::experts, w.experts) + stored(c, Module::shared_experts, w.shared) +
-         stored(c, Module::router, w.router);
+  return (f.none() ? Bytes(0) : residual_weights(c)) + stored(types, Module::dense_ffn, w.dense) +
+         stored(types, Module::experts, w.experts) + stored(types, Module::shared_experts, w.shared) +
+         stored(types, Module::router, w.router);
+}
+
+// Of one module that drafts, whose matrices may have other types than those of the model's layers.
+Bytes draft_module(const Case& c, const Plan& p) {
+  const Precision own = c.precision.of_drafts();
+  return attention_bytes(c, own, c.model.drafts->attention, p) + ffn_bytes(c, own, c.model.drafts->ffn, p) +
+         Bytes(draft_input_weights(c.model) * bytes_per_element(c.precision.activations));
 }
 
 // Pools tell layers apart by their attention alone, whatever network stands behind it.
@@ -107,14 +115,18 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   stage_layers(c.model, plan.pp, stages);
   attention.clear();
   ffn.clear();
-  for (const Attention& a : c.model.attentions) attention.push_back(attention_bytes(c, a, plan));
-  for (const FeedForward& f : c.model.ffns) ffn.push_back(ffn_bytes(c, f, plan));
+  for (const Attention& a : c.model.attentions) attention.push_back(attention_bytes(c, c.precision, a, plan));
+  for (const FeedForward& f : c.model.ffns) ffn.push_back(ffn_bytes(c, c.precision, f, plan));
   const double vocab =
       std::ceil(static_cast<double>(c.model.vocab) * plan.cp / plan.ranks_per_stage()) * c.model.hidden;
+  // One matrix with the head's type where both are the same.
+  const Bytes embedding =
+      stored(c.precision, c.model.tied_embeddings ? Module::head : Module::embedding, vocab);
   MemoryUse use;
   for (const StageLayers& s : stages) {
     const bool head = s.last && !(s.first && c.model.tied_embeddings);
-    Bytes weights = stored(c, Module::head, vocab * ((s.first ? 1 : 0) + (head ? 1 : 0)));
+    Bytes weights = s.first ? embedding : Bytes(0);
+    if (head) weights += stored(c.precision, Module::head, vocab);
     caches.clear();
     for (const LayerRun& run : s.kinds) {
       const Bytes a = attention[static_cast<std::size_t>(run.attention)];
@@ -123,12 +135,9 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
     }
     if (s.last && plan[kDrafts] > 0) {  // modules, with caches of their own, and the embedding that they read
       const DraftLayer layer = *draft_layer(c.model);
-      const Bytes a = attention[static_cast<std::size_t>(layer.attention)];
       const double modules = c.model.drafts->count;
-      weights += (a + ffn[static_cast<std::size_t>(layer.ffn)] +
-                  Bytes(draft_input_weights(c.model) * bytes_per_element(c.precision.activations))) *
-                 modules;
-      if (!s.first && !c.model.tied_embeddings) weights += stored(c, Module::head, vocab);
+      weights += draft_module(c, plan) * modules;
+      if (!s.first && !c.model.tied_embeddings) weights += embedding;
       add_layers(caches, layer.attention, c.model.drafts->count);
     }
     const Bytes kv = cache_pools(c, plan, caches);

@@ -131,12 +131,20 @@ std::string checkpoint_text(const Case& c) {
   const Precision& p = c.precision;
   add("attention", p.of(Module::attention));
   add("its output projection", p.of(Module::out_proj));
+  if (std::any_of(c.model.attentions.begin(), c.model.attentions.end(), has_own_index) &&
+      p.of(Module::index).weights != p.of(Module::attention).weights)
+    add("its index", p.of(Module::index));
   if (has_dense(c.model)) add("dense FFN", p.of(Module::dense_ffn));
   if (has_experts(c.model)) add("experts", p.of(Module::experts));
   const bool shared = std::any_of(c.model.ffns.begin(), c.model.ffns.end(),
                                   [](const FeedForward& f) { return f.shared_experts > 0; });
   if (shared) add("shared experts", p.of(Module::shared_experts));
   add("head", p.of(Module::head));
+  if (!c.model.tied_embeddings && p.of(Module::embedding).weights != p.of(Module::head).weights)
+    add("embedding", p.of(Module::embedding));
+  if (c.model.drafts && p.drafts)
+    add("modules that draft",
+        c.model.drafts->ffn.dense() ? p.drafts->dense_ffn : p.drafts->experts);  // most of their weights
   return fmt::format("  weights by checkpoint and scenario: {}\n", fmt::join(types, ", "));
 }
 

@@ -210,13 +210,13 @@ TEST(CheckpointNames, HeadsOfMixedListsAndGroupsOfInt4) {
   const Named head = named(gqa_model("LlamaForCausalLM", 1), R"({"quant_algo": "MIXED_PRECISION",
       "quantized_layers": {"lm_head": {"quant_algo": "FP8"}, "model.layers.0.mlp": {"quant_algo": "FP8"}}})");
   EXPECT_EQ(head.checkpoint->head, kEight);
-  EXPECT_THAT(head.notes, testing::ElementsAre(testing::HasSubstr("the embedding is counted in fp8")));
+  EXPECT_TRUE(head.notes.empty());
   EXPECT_EQ(named(gqa_model("LlamaForCausalLM", 1), R"({"quant_algo": "W4A16_AWQ", "group_size": 32})")
                 .checkpoint->dense_ffn,
             MatrixType(Dtype::int4_group32));
 }
 
-TEST(CheckpointNames, DraftsAndIndicesOfOtherTypesAreSaid) {
+TEST(CheckpointNames, DraftsAndIndicesHaveTypesOfTheirOwn) {
   Attention mla;
   mla.kind = AttentionKind::mla;
   mla.q_lora_rank = 8;
@@ -229,12 +229,24 @@ TEST(CheckpointNames, DraftsAndIndicesOfOtherTypesAreSaid) {
   const auto without = [&](const char* excluded) {
     return named(m, std::string(R"({"quant_algo": "FP8", "ignore": ["lm_head", ")") + excluded + "\"]}");
   };
-  EXPECT_THAT(without("*indexer*").notes,
-              testing::ElementsAre(testing::HasSubstr("index are stored in bf16: they are counted as")));
-  EXPECT_THAT(without("model.layers.3*").notes,
-              testing::ElementsAre(
-                  testing::HasSubstr("experts of multi-token prediction are stored in bf16"),
-                  testing::HasSubstr("attention's matrices of multi-token prediction are stored in bf16")));
+  const Named all = without("nothing");
+  EXPECT_EQ(all.checkpoint->index, std::nullopt);
+  EXPECT_EQ(all.checkpoint->drafts, std::nullopt);
+  const Named index = without("*indexer*");
+  EXPECT_EQ(index.checkpoint->index, kWide);
+  EXPECT_EQ(index.checkpoint->attention, kEight);
+  EXPECT_EQ(index.checkpoint->drafts, std::nullopt);
+  EXPECT_TRUE(index.notes.empty());
+  const Named drafts = without("model.layers.3*");
+  EXPECT_EQ(drafts.checkpoint->drafts, (DraftMatrices{kWide, kWide, kWide, kWide, kWide}));
+  EXPECT_EQ(drafts.checkpoint->experts, kEight);
+  EXPECT_EQ(drafts.checkpoint->index, std::nullopt);
+  EXPECT_TRUE(drafts.notes.empty());
+  EXPECT_EQ(without("model.layers.3.mlp.*").checkpoint->drafts,
+            (DraftMatrices{kEight, kEight, kWide, kWide, kWide}));
+  // One layer of three: most of the model's matrices are as they were, and it is said that one is not.
+  EXPECT_THAT(without("model.layers.2.self_attn.indexer*").notes,
+              testing::ElementsAre(testing::HasSubstr("matrices of the sparse attention's index differ")));
   EXPECT_THAT(without("model.layers.4*").notes, testing::ElementsAre(testing::HasSubstr("match no matrix")));
 }
 

@@ -42,8 +42,9 @@ TEST(HfConfig, OtherFamiliesHaveTheirPublishedCounts) {
 }
 
 TEST(HfConfig, NotesSayWhatIsLeftOut) {
-  const std::vector<std::string> r1 = {"not modelled: a token's experts lie in 4 of 8 groups",
-                                       "counted apart, not timed: 1 multi-token-prediction layer(s)"};
+  const std::vector<std::string> r1 = {
+      "not modelled: a token's experts lie in 4 of 8 groups",
+      "counted apart, timed where steps draft (speculative): 1 multi-token-prediction layer(s)"};
   EXPECT_EQ(import("deepseek-r1").notes, r1);
   EXPECT_EQ(import("qwen2.5-7b").notes,
             std::vector<std::string>{"config.json keys not understood: use_mrope"});

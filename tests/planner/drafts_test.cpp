@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -197,6 +198,92 @@ TEST(Drafts, P29VerifyingIsCheaperThanDecodingOneByOne) {
     Evaluator e(c);
     EXPECT_LT(e.simulate(plan_of(c, std::string(text) + ",drafts=1")), e.simulate(plan_of(c, text)));
   }
+}
+
+// Products and bytes of weights by the type that they are multiplied in and stored in.
+std::map<Dtype, double> products_by_type(const Case& c, const std::string& plan) {
+  Schedule s;
+  lower(s, c, plan_of(c, plan));
+  const std::vector<double> times = executions(s);
+  std::map<Dtype, double> out;
+  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
+    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
+    for (OpIndex i = block.first; i < block.last; ++i) {
+      if (is_gemm(s.ops[i].kind)) out[s.ops[i].dtype] += times[b] * flops(s.ops[i]).value;
+    }
+  }
+  return out;
+}
+
+DraftTypes all_of(Dtype type) {
+  const ModuleType t{type, arithmetic_of(type)};
+  return {t, t, t, t, t};
+}
+
+// Only the passes of a module have its types; what both share, the head and the projection of its input,
+// stays.
+TEST(Drafts, P29AModuleHasTypesOfItsOwn) {
+  for (const bool prompts : {false, true}) {
+    Case c = dense_case();
+    if (prompts) c.batch.prefill = {{0, 100}};
+    c.precision.weights = c.precision.math = Dtype::fp8;
+    c.precision.head = Dtype::bf16;
+    const Model& m = c.model;
+    const double h = m.hidden;
+    const double layer = attention_matrices(m, m.attentions.front()) + 3 * h * m.ffns.front().inner;
+    for (const int k : {1, 4}) {
+      const std::string plan = "tensor:tpa=1,batch=3,drafts=" + std::to_string(k);
+      c.precision.drafts.reset();
+      const auto same = products_by_type(c, plan);
+      const MemoryUse use = memory_use(c, plan_of(c, plan));
+      c.precision.drafts = all_of(Dtype::bf16);
+      const auto own = products_by_type(c, plan);
+      const double rows = 3 * (1 + k + (prompts ? 100.0 : 0)) + 3 * (prompts ? 2 : 1) * (k - 1);
+      EXPECT_PRED2(near, same.at(Dtype::fp8) - own.at(Dtype::fp8), 2 * rows * layer);
+      EXPECT_PRED2(near, own.at(Dtype::bf16) - same.at(Dtype::bf16), 2 * rows * layer);
+      EXPECT_PRED2(near, memory_use(c, plan_of(c, plan)).weights.value - use.weights.value, layer);
+      const Plan p = plan_of(c, plan);
+      const Seconds wide = Evaluator(c).simulate(p);
+      c.precision.drafts = all_of(Dtype::fp8);
+      const Seconds narrow = Evaluator(c).simulate(p);
+      c.precision.drafts.reset();
+      EXPECT_EQ(narrow, Evaluator(c).simulate(p)) << "types of its own that are the model's";
+      EXPECT_GT(wide, narrow);
+    }
+  }
+}
+
+// Experts that compute in BF16 are sent tokens in BF16.
+TEST(Drafts, P29AModulesExpertsAreSentWhatTheyComputeIn) {
+  Precision p;
+  p.dispatch = Dtype::fp4;
+  EXPECT_EQ(p.of_drafts().dispatch, Dtype::fp4);
+  p.drafts = all_of(Dtype::bf16);
+  EXPECT_EQ(p.of_drafts().dispatch, Dtype::bf16);
+  EXPECT_EQ(p.of_drafts().of(Module::experts).math, Dtype::bf16);
+  EXPECT_EQ(p.of_drafts().of(Module::head).weights, p.of(Module::head).weights);
+  p.dispatch = Dtype::fp8;
+  p.drafts = all_of(Dtype::fp4);
+  EXPECT_EQ(p.of_drafts().dispatch, Dtype::fp8);
+}
+
+// Plans share blocks in a search: with types of its own a module's are not a layer's.
+TEST(Drafts, P29SearchKeepsAModulesBlocksApart) {
+  Case c = r1_case();
+  c.precision.drafts = all_of(Dtype::bf16);
+  SearchOptions o;
+  o.strategies = {strategy_id("tensor"), strategy_id("dp_ep"), strategy_id("helix")};
+  o.gpus = {8};
+  o.batches = {1, 4};
+  Evaluator e(c);
+  int drafting = 0;
+  for (const auto& [id, frontier] : search(c, o).frontiers) {
+    for (const Point& point : frontier.points()) {
+      EXPECT_EQ(point.time, e.simulate(point.plan)) << to_string(point.plan);
+      drafting += point.plan[kDrafts] > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(drafting, 0);
 }
 
 // The search finds, for each budget, what trying every number of drafts finds; and says the evaluator's

@@ -245,6 +245,47 @@ TEST(Precision, SharedExpertsHaveTheTypeOfTheirCheckpoint) {
   EXPECT_EQ(shared(), std::pair(Dtype::fp4, Dtype::fp8));
 }
 
+// Of a checkpoint whose drafts and index are wider, whose LM head is narrow; keys go before it.
+TEST(Precision, DraftsIndexAndEmbeddingHaveTheTypesOfTheirCheckpoint) {
+  const Case c = case_of("deepseek-v3.2", "");
+  const Device& device = c.system.device;
+  Model m = c.model;
+  ASSERT_TRUE(m.drafts);
+  constexpr MatrixType wide = Dtype::bf16, narrow = Dtype::fp4;
+  m.checkpoint = Checkpoint{};
+  m.checkpoint->attention = m.checkpoint->out_proj = m.checkpoint->experts = m.checkpoint->head = narrow;
+  m.checkpoint->index = wide;
+  m.checkpoint->drafts = DraftMatrices{wide, wide, wide, wide, wide};
+  scenario_parts::PrecisionKeys keys;
+  const auto type = [&](Module of, bool draft = false) {
+    const Precision p = keys.of(m, device);
+    return (draft ? p.of_drafts() : p).of(of).weights;
+  };
+  EXPECT_EQ(type(Module::index), Dtype::bf16);
+  EXPECT_EQ(type(Module::attention), Dtype::fp4);
+  EXPECT_EQ(type(Module::head), Dtype::fp4);
+  EXPECT_EQ(type(Module::embedding), Dtype::bf16);
+  for (const Module of : {Module::attention, Module::out_proj, Module::index, Module::experts})
+    EXPECT_EQ(type(of, true), Dtype::bf16);
+  EXPECT_EQ(type(Module::head, true), Dtype::fp4);
+  keys.expert_weights = Dtype::fp8;  // of all experts
+  EXPECT_EQ(type(Module::experts, true), Dtype::fp8);
+  EXPECT_EQ(type(Module::attention, true), Dtype::bf16);
+  keys.draft_weights = Dtype::fp4;
+  EXPECT_EQ(type(Module::experts, true), Dtype::fp4);
+  EXPECT_EQ(type(Module::experts), Dtype::fp8);
+  EXPECT_EQ(type(Module::attention, true), Dtype::fp4);
+  keys.index_weights = Dtype::fp8;
+  EXPECT_EQ(type(Module::index), Dtype::fp8);
+  keys.head = Dtype::fp8;
+  EXPECT_EQ(type(Module::embedding), Dtype::fp8);
+  m.checkpoint.reset();
+  m.drafts = c.model.drafts;
+  EXPECT_EQ(type(Module::experts, true), Dtype::fp4) << "the key, without a checkpoint";
+  keys.draft_weights.reset();
+  EXPECT_EQ(keys.of(m, device).drafts.has_value(), false);
+}
+
 TEST(Precision, ModelsFromConfigJsonHaveTheTypesOfTheirCheckpoint) {
   const std::string r1 = source_path("tests/models/hf/deepseek-r1.json").string();
   const Precision p = case_of(r1, "").precision;
