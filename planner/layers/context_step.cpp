@@ -17,7 +17,9 @@ ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Atte
 
 ContextStep::ContextStep(const ContextStep& outer, ContextLayout l, const LocalHeads& h, Ring r)
     : ContextStep(outer.b, outer.c, outer.a, outer.p, std::move(l), h, r,
-                  outer.prefill ? Asked::prefill : Asked::decode, false) {}
+                  outer.prefill ? Asked::prefill : Asked::decode, false) {
+  sinks_ = outer.sinks_;
+}
 
 ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Attention& attention,
                          const Plan& plan, ContextLayout l, const LocalHeads& h, Ring r, Asked asked,
@@ -183,8 +185,13 @@ OpIndex ContextStep::add_attend(const char* name) {
 }
 
 void ContextStep::attend_flow(OpIndex op, int k, const Tokens& query_list, const Tokens& key_list,
-                              const LocalHeads& h, std::vector<Region> regions) {
-  if (heads.sinks) regions.push_back(whole(sinks_, 1, h.q));
+                              const LocalHeads& h, std::vector<Region> regions, bool sinks) {
+  if (heads.sinks && sinks) {
+    // Ranks that have taken heads for tokens each have their part of those of their TP rank.
+    Region own = whole(sinks_, 1, h.q);
+    own.column = std::int64_t{k % ring.stride} * h.q;
+    regions.push_back(own);
+  }
   Action action = attend_action(h, h.q);
   action.rectangle = prefill && c.kernels.attention == AttentionKernel::eager;
   for (int t = 0; t < lanes(); ++t) {
@@ -219,20 +226,41 @@ OpIndex ContextStep::attend_parts(const char* name,
   return op;
 }
 
+bool ContextStep::reaches(const Tokens& query_list, const Tokens& key_list) const {
+  return !heads.reach.local() || causal_pairs(query_list, key_list, heads.reach) > 0;
+}
+
+std::vector<bool> ContextStep::iterations(const std::function<bool(int, int)>& seen) const {
+  std::vector<bool> attends(1, true);  // of a rank's own tokens, which see themselves
+  for (int j = 1; j < ring.size; ++j) {
+    bool any = false;
+    for (int k = 0; k < p.cp && !any; ++k) any = seen(k, j);
+    attends.push_back(any);
+  }
+  while (!attends.back()) attends.pop_back();
+  return attends;
+}
+
 OpIndex ContextStep::attend_lists(const char* name, const std::function<const Tokens&(int)>& query_list,
                                   const std::function<const Tokens&(int)>& key_list, const LocalHeads& h,
-                                  const std::function<std::vector<Region>(int)>& regions) {
+                                  const std::function<std::vector<Region>(int)>& regions, bool sinks) {
   const bool eager = prefill && c.kernels.attention == AttentionKernel::eager;
   const OpIndex op = add_attend(name);
+  const auto works = [&](int k) { return reaches(query_list(k), key_list(k)); };
   vary([&](int k) {
-    return prefill ? Shape(prefill_shape(h, query_list(k), key_list(k), eager))
-                   : Shape(decode_shape(h, query_list(k), key_list(k)));
+    static const Tokens none;
+    const bool on = works(k);
+    const Tokens &queries = on ? query_list(k) : none, &keys = on ? key_list(k) : none;
+    return prefill ? Shape(prefill_shape(h, queries, keys, eager)) : Shape(decode_shape(h, queries, keys));
   });
-  for (int k = 0; flow() && k < p.cp; ++k) attend_flow(op, k, query_list(k), key_list(k), h, regions(k));
+  for (int k = 0; flow() && k < p.cp; ++k) {
+    if (works(k)) attend_flow(op, k, query_list(k), key_list(k), h, regions(k), sinks);
+  }
   if (!eager) return op;
   // Scale, mask, softmax in float32, back to the type of the values: one kernel each.
   const OpIndex passes = b.elementwise("mask and softmax", Part::attention, OpKind::elementwise, {}, 4);
   vary([&](int k) {
+    if (!works(k)) return Shape(ElementwiseShape{});
     const auto scores = static_cast<double>(all_pairs(query_list(k), key_list(k)) * h.q);
     return Shape(ElementwiseShape{real_rows(query_list(k)), h.q, scores * c.kernels.score_traffic});
   });
@@ -290,7 +318,8 @@ OpIndex ContextStep::attend(const char* name, const Attend& of) {
         return std::vector<Region>{whole(of.query, n, heads.q * heads.qk),
                                    whole(of.key, layout.key_message, heads.kv_width()),
                                    whole(of.out, n, heads.q * heads.v), whole(of.lse, n, heads.q)};
-      });
+      },
+      of.sinks);
 }
 
 OpIndex ContextStep::pass_on(const char* name, SlotId source, SlotId target, long long row_count,
@@ -316,25 +345,36 @@ OpIndex ContextStep::end_iteration(std::span<const OpIndex> after) {
   return op;
 }
 
-OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId, SlotId>>& partials) {
+OpIndex ContextStep::merge(const char* name, const std::vector<std::pair<SlotId, SlotId>>& partials,
+                           const std::function<bool(int, std::size_t)>& has) {
   const double width = heads.q * heads.v;
   const OpIndex op = b.elementwise(name, Part::exchange, OpKind::merge, {}, 1);
+  const auto held_by = [&](int k) {
+    std::vector<std::pair<SlotId, SlotId>> list;
+    for (std::size_t i = 0; i < partials.size(); ++i)
+      if (!has || has(k, i)) list.push_back(partials[i]);
+    if (list.size() == 1 && list.front().first == out) list.clear();
+    return list;
+  };
   vary([&](int k) {
+    const std::size_t parts = held_by(k).size();
+    if (parts == 0) return Shape(ElementwiseShape{});
     const auto n = static_cast<double>(rows(k));
     // Reads every partial output, writes one.
-    const double bytes = prefill ? n * width * act_bytes() * static_cast<double>(partials.size() + 1) *
-                                       c.system.runtime.passes.merge
-                                 : 0;
+    const double bytes =
+        prefill ? n * width * act_bytes() * static_cast<double>(parts + 1) * c.system.runtime.passes.merge
+                : 0;
     return Shape(ElementwiseShape{rows(k), count_of(width), Bytes(bytes)});
   });
   if (Dataflow* f = flow()) {
     std::vector<Region> regions;
     for (int k = 0; k < p.cp; ++k) {
       regions.clear();
-      for (const auto& [o, lse] : partials) {
+      for (const auto& [o, lse] : held_by(k)) {
         regions.push_back(all_queries(o, k, width));
         regions.push_back(all_queries(lse, k, heads.q));
       }
+      if (regions.empty()) continue;
       regions.push_back(all_queries(out, k, width));
       regions.push_back(all_queries(out_lse, k, heads.q));
       Action action;

@@ -99,16 +99,24 @@ class ContextStep {
   /// MLA, absorbed: the values of `out` from the latent rows that attention has averaged; the step's output.
   void value_up();
 
-  /// Attention of the queries of `queries_of(k)` over the keys of `keys_of(k)` on every rank k.
+  /// Whether some of these queries sees one of these keys. Of full attention always: that a causal mask
+  /// leaves nothing of a rank's part is for kernels to find.
+  bool reaches(const Tokens& query_list, const Tokens& key_list) const;
+  /// Of the iterations of a ring, up to the last one in which any rank has something to do, whether one has:
+  /// `seen(k, j)` says it of rank k in iteration j. What comes later need not travel.
+  std::vector<bool> iterations(const std::function<bool(int, int)>& seen) const;
+  /// Attention of the queries of `queries_of(k)` over the keys of `keys_of(k)` on every rank k; a rank whose
+  /// queries do not reach the keys has nothing to do, and writes nothing.
   struct Attend {
     std::function<int(int)> queries_of, keys_of;
     SlotId query, key, out, lse;
+    bool sinks = true;  // counts those of the layer: one attend of each query does
   };
   OpIndex attend(const char* name, const Attend& a);
   /// attend() for queries and keys that are no rank's own list; the regions come from the caller.
   OpIndex attend_lists(const char* name, const std::function<const Tokens&(int)>& query_list,
                        const std::function<const Tokens&(int)>& key_list, const LocalHeads& h,
-                       const std::function<std::vector<Region>(int)>& regions);
+                       const std::function<std::vector<Region>(int)>& regions, bool sinks = true);
   /// One kernel per rank that attends several groups of queries, each over keys of its own.
   struct AttendPart {
     Tokens queries, keys;         // positions decide the mask
@@ -122,8 +130,10 @@ class ContextStep {
   void attend_gathered();
   /// End of one iteration of the ring, where an eager engine waits for its kernels and messages.
   OpIndex end_iteration(std::span<const OpIndex> after);
-  /// Merges partial outputs by their log-sum-exps: pairs of slots -> out.
-  OpIndex merge(const char* name, const std::vector<std::pair<SlotId, SlotId>>& partials);
+  /// Merges partial outputs by their log-sum-exps: pairs of slots -> out. `has(k, i)`: whether rank k has the
+  /// i-th pair; without it, all. A rank that has no other than `out` itself does nothing.
+  OpIndex merge(const char* name, const std::vector<std::pair<SlotId, SlotId>>& partials,
+                const std::function<bool(int, std::size_t)>& has = nullptr);
   /// One shape per context-parallel rank for the op just added.
   void vary(const std::function<Shape(int)>& shape);
 
@@ -132,7 +142,7 @@ class ContextStep {
               ContextLayout layout, const LocalHeads& heads, Ring ring, Asked asked, bool pad_queries);
   OpIndex add_attend(const char* name);
   void attend_flow(OpIndex op, int k, const Tokens& queries, const Tokens& keys, const LocalHeads& h,
-                   std::vector<Region> regions);
+                   std::vector<Region> regions, bool sinks = true);
   static std::size_t index(int k) { return static_cast<std::size_t>(k); }
   bool pad_;
   std::vector<Count> rows_;

@@ -7,7 +7,11 @@
 namespace shardline {
 
 LocalHeads split_heads(const LocalHeads& h, int ranks) {
-  return {h.q / ranks, std::max(1, h.kv / ranks), h.qk, h.v, h.family};
+  LocalHeads own = h;
+  own.q = h.q / ranks;
+  own.kv = std::max(1, h.kv / ranks);
+  own.latent = 0;  // keys and values travel expanded
+  return own;
 }
 
 int first_split_kv(const LocalHeads& h, int ranks, int k) {

@@ -29,6 +29,13 @@ double score_bytes(const Case& c, const Attention& a, const Plan& p, double rows
   return most;
 }
 
+// Those of them that keep heads of all tokens of their group, not tokens of their own: of a window, which may
+// lie on one rank otherwise, each has its heads.
+double head_shards(const Attention& a, const Plan& p) {
+  const auto ranks = strategy(p.strategy).head_ranks;
+  return ranks && !has_latents(a) ? std::min(ranks(p), local_kv_heads(a, p)) : 1;
+}
+
 // f(segment) of every round of a prefill in chunks of `chunk` tokens; 0: of the whole.
 template <class F>
 void for_rounds(const Segment& s, int chunk, F f) {
@@ -71,8 +78,9 @@ double cached_rows(const Case& c, const Attention& a, const Plan& p) {
     long long kept = 0;
     for_rounds(s, p[kPrefillChunk],
                [&](const Segment& round) { kept = std::max(kept, kept_tokens(a.reach, round)); });
-    rows += s.count * (share.sharers.size > 1 ? static_cast<double>(tokens_on_fullest(share, kept))
-                                              : std::min(of_rank, static_cast<double>(kept)));
+    rows += s.count * (share.sharers.size > 1
+                           ? static_cast<double>(tokens_on_fullest(share, kept))
+                           : std::min(of_rank, std::ceil(static_cast<double>(kept) / head_shards(a, p))));
   }
   return rows * p.batch;
 }

@@ -1,7 +1,10 @@
 // Ring pass-KV (arXiv 2411.01783, Algorithm 2): every rank keeps its queries; keys and values travel round
 // the ring while each rank attends to those it holds. Partial outputs are merged as they come. Two receive
 // buffers; the message that leaves in iteration j overlaps the attention of iteration j. Under MLA latents
-// travel, and each rank expands what it receives.
+// travel, and each rank expands what it receives. Of windows and chunks of positions a rank attends in the
+// iterations whose keys its queries reach, and the ring ends with the last one in which any rank does
+// (lucidrains' ring-attention-pytorch 0.5.20, ring_flash_attention_cuda.py: max_ring_passes; there all ranks
+// do as many). Learned sinks join the softmax in iteration 0, where every query sees itself.
 #include <array>
 
 #include "planner/layers/context_step.hpp"
@@ -11,7 +14,6 @@
 namespace shardline {
 
 void attend_pass_kv(ContextStep& s) {
-  const int n = s.ring.size;
   const double width = s.heads.held_width(), out_width = s.heads.q * s.heads.v;
   const long long rows = s.layout.key_message;
   const std::array<SlotId, 2> received{s.message("KV received, even", rows, width, s.kv_bytes()),
@@ -20,13 +22,20 @@ void attend_pass_kv(ContextStep& s) {
       s.heads.latent > 0 ? s.message("KV expanded", rows, s.heads.kv_width(), s.kv_bytes()) : SlotId(0);
   const SlotId partial = s.per_query("partial out", out_width, s.act_bytes());
   const SlotId partial_lse = s.per_query("partial lse", s.heads.q, 4);
+  const auto seen = [&](int k, int j) { return s.reaches(s.queries(k), s.keys(s.behind(k, j))); };
+  const std::vector<bool> attends = s.iterations(seen);
+  const int last = static_cast<int>(attends.size()) - 1;
   OpIndex begin = s.b.previous();
-  for (int j = 0; j < n; ++j) {
+  for (int j = 0; j <= last; ++j) {
     const SlotId held = j == 0 ? s.held : received[static_cast<std::size_t>((j - 1) % 2)];
     OpIndex sent = begin;
-    if (j + 1 < n) {
+    if (j < last) {
       s.b.after({&begin, 1});
       sent = s.pass_on("pass KV", held, received[static_cast<std::size_t>(j % 2)], rows, width, s.kv_bytes());
+    }
+    if (!attends[static_cast<std::size_t>(j)]) {  // what came is for the ranks behind
+      begin = s.end_iteration({&sent, 1});
+      continue;
     }
     // With a cache of earlier turns the first message is awaited before the first kernel starts.
     s.b.after(j == 0 && s.c.persistent_kv ? std::span(&sent, 1) : std::span(&begin, 1));
@@ -34,13 +43,14 @@ void attend_pass_kv(ContextStep& s) {
         s.expand(held, j == 0 ? s.kv : room, [&](int k) -> const Tokens& { return s.keys(s.behind(k, j)); });
     OpIndex computed =
         s.attend("attend", {[](int k) { return k; }, [&](int k) { return s.behind(k, j); }, s.q, read,
-                            j == 0 ? s.out : partial, j == 0 ? s.out_lse : partial_lse});
+                            j == 0 ? s.out : partial, j == 0 ? s.out_lse : partial_lse, j == 0});
     if (j > 0) {
       s.b.after({&computed, 1});
-      computed = s.merge("merge", {{s.out, s.out_lse}, {partial, partial_lse}});
+      computed = s.merge("merge", {{s.out, s.out_lse}, {partial, partial_lse}},
+                         [&](int k, std::size_t i) { return i == 0 || seen(k, j); });
     }
     const OpIndex both[2] = {computed, sent};
-    begin = s.end_iteration({both, j + 1 < n ? 2u : 1u});
+    begin = s.end_iteration({both, j < last ? 2u : 1u});
   }
 }
 
@@ -88,6 +98,7 @@ const Strategy kRingPassKv{
     .degrees = kContextDegrees,
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
+    .local_attention = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .prefill_attention = attend_pass_kv,

@@ -131,22 +131,36 @@ long long longest_fresh(const Case& c) {
   return longest;
 }
 
+// ": allgather_kv does": the first row of the table that runs the case's layers in its steps, of those that
+// shard tokens as `s` does if there is one.
+std::string runs_instead(const Strategy& s, const Case& c) {
+  const Strategy* other = nullptr;
+  for (const Strategy* row : strategies()) {
+    if (!row->takes(c) || !row->exact) continue;
+    if (row->context_parallel() == s.context_parallel()) return fmt::format(": {} does", row->name);
+    if (other == nullptr) other = row;
+  }
+  return other == nullptr ? "" : fmt::format(": {} does", other->name);
+}
+
 // Why a strategy does not run some of the model's layers, if it does not.
-std::optional<std::string> unrun_layers(const Strategy& s, const Model& m) {
+std::optional<std::string> unrun_layers(const Strategy& s, const Case& c) {
+  const Model& m = c.model;
   if (has_local_attention(m) && !s.local_attention)
-    return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has", s.name, m.name);
+    return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has{}", s.name, m.name,
+                       runs_instead(s, c));
   if (has_sparse(m) && !s.chosen_keys)
     return fmt::format(
-        "{} does not run sparse attention, whose keys an index chooses or layers compress, which {} has",
-        s.name, m.name);
+        "{} does not run sparse attention, whose keys an index chooses or layers compress, which {} has{}",
+        s.name, m.name, runs_instead(s, c));
   if (has_recurrence(m) && !s.states)
     return fmt::format("{} does not run layers that keep a state, which {} has{}", s.name, m.name,
-                       s.context_parallel() ? ": ranks would pass it from one to the next" : "");
+                       runs_instead(s, c));
   if (has_partial_layers(m) && !s.local_attention)
     return fmt::format(
-        "{} does not run models with layers that lack attention or a feed-forward network, as {} "
-        "does",
-        s.name, m.name);
+        "{} does not run models with layers that lack attention or a feed-forward network, which {} "
+        "has{}",
+        s.name, m.name, runs_instead(s, c));
   return std::nullopt;
 }
 
@@ -223,7 +237,7 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
     return fmt::format("{} has no steps that decode and prefill", s.name);
   if (!s.runs(c.batch.kind()))
     return fmt::format("{} is a strategy for {}", s.name, s.decodes ? "decoding" : "prefill");
-  if (const auto reason = unrun_layers(s, m)) return reason;
+  if (const auto reason = unrun_layers(s, c)) return reason;
   if (s.context_parallel() && p.cp < 2)
     return fmt::format("{} needs cp of at least 2; with cp 1 it is tensor or pipeline", s.name);
   if (const auto reason = unread(c, s, p)) return reason;

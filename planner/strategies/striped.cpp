@@ -37,6 +37,7 @@ const Strategy kStriped{
     .prefills = true,
     .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
+    .local_attention = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .prefill_attention = attend_pass_kv,

@@ -28,6 +28,7 @@ const Strategy kTsp{
     .prefills = true,
     .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
+    .local_attention = true,
     .eager = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,

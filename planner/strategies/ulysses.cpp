@@ -50,6 +50,7 @@ const Strategy kUlysses{
     .prefills = true,
     .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
+    .local_attention = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .check = check,

@@ -91,6 +91,7 @@ const Strategy kUsp{
     .degrees = kContextDegrees,
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
+    .local_attention = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .check = check,
