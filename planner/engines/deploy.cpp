@@ -79,7 +79,8 @@ Deployment sglang_context_parallel(const Case& c, const Plan& p) {
   put(d.options, "--attn-cp-size", p.cp);
   put(d.options, "--enable-prefill-cp");
   put(d.options, "--cp-strategy", "zigzag");
-  put(d.options, "--attention-backend", "fa3");
+  // Sparse attention has kernels of its own, which it takes by itself (srt/server_args.py:3436-3474).
+  if (!has_sparse_latents(c.model)) put(d.options, "--attention-backend", "fa3");
   // Context-parallel ranks hold copies of the experts where these are not spread over all of them.
   if (has_experts(c.model) && !spreads_experts(p)) put(d.options, "--moe-dp-size", p.cp);
   d.unsaid = sglang_context_unsaid(c, p);

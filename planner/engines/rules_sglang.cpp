@@ -106,6 +106,13 @@ Complaint cp_device(const Case& c, const Plan& p) {
   return fmt::format("MLA on {}", c.system.device.name);
 }
 
+Complaint cp_ranks(const Case& c, const Plan& p) {
+  constexpr int kMost = 8;
+  const int tp = p.ranks_per_stage();
+  if (!prefill_cp(p) || !has_sparse_latents(c.model) || tp <= kMost) return std::nullopt;
+  return fmt::format("{} of sparse attention on {} ranks", c.model.name, tp);
+}
+
 // entrypoints/engine.py, _calculate_rank_ranges: stages per node and nodes per stage are whole numbers, by
 // integer division.
 Complaint nodes(const Case& c, const Plan& p) {
@@ -269,9 +276,13 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: models/deepseek_v2.py:1528, models/qwen3_moe.py:971, "
      "models/qwen2_moe.py:829@49e384ce9d",
      cp_model},
-    {"cp_device", "prefill context parallelism under MLA: FlashAttention 3, on Hopper",
-     "sgl-project/sglang python/sglang/srt: server_args.py:3652-3681, layers/cp/base.py:72-78@49e384ce9d",
+    {"cp_device",
+     "prefill context parallelism under MLA: FlashAttention 3, on Hopper; of sparse attention verified there",
+     "sgl-project/sglang python/sglang/srt: server_args.py:3562-3589,3652-3681, "
+     "layers/cp/base.py:72-78@49e384ce9d",
      cp_device},
+    {"cp_ranks", "prefill context parallelism of sparse attention is of one machine, 8 ranks at most",
+     "sgl-project/sglang python/sglang/srt: server_args.py:3578-3580@49e384ce9d", cp_ranks},
     {"stages", "models run in stages whose class hands its hidden states on",
      "sgl-project/sglang python/sglang/srt: model_executor/model_runner.py:591-599@49e384ce9d", stages},
     {"attention_layout",

@@ -12,7 +12,9 @@ namespace shardline {
 ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Attention& attention,
                          const Plan& plan, ContextLayout l, Asked asked)
     : ContextStep(builder, study, attention, plan, std::move(l),
-                  asked == Asked::prefill ? prefill_heads(attention, plan) : decode_heads(attention, plan),
+                  // Where an index chooses keys, prompts attend to latents, too.
+                  asked == Asked::prefill && !attention.sparse() ? prefill_heads(attention, plan)
+                                                                 : decode_heads(attention, plan),
                   {plan.cp, 1}, asked, asked == Asked::decode || strategy(plan.strategy).pads_queries) {}
 
 ContextStep::ContextStep(const ContextStep& outer, ContextLayout l, const LocalHeads& h, Ring r)
@@ -265,48 +267,6 @@ OpIndex ContextStep::attend_lists(const char* name, const std::function<const To
     return Shape(ElementwiseShape{real_rows(query_list(k)), h.q, scores * c.kernels.score_traffic});
   });
   return passes;
-}
-
-void ContextStep::attend_gathered() {
-  const double width = heads.held_width();
-  const long long row_count = layout.key_message;
-  const SlotId all = message("all KV", row_count * p.cp, width, kv_bytes());
-  const SlotId room = heads.latent > 0
-                          ? message("all KV, expanded", row_count * p.cp, heads.kv_width(), kv_bytes())
-                          : SlotId(0);
-  const Runtime& host = c.system.runtime;
-  if (host.host_layer > Seconds(0) && host.host_gather > Seconds(0)) {
-    const OpIndex own = b.previous();
-    const OpIndex ready[2] = {own, b.launch("launch gather", host.host_gather / host.host_layer * p.cp)};
-    b.after(ready);
-  }
-  const OpIndex op = b.exchange("gather KV", Part::exchange, OpKind::all_gather, {p.cp, p.tpa},
-                                Bytes(static_cast<double>(row_count) * width * kv_bytes()));
-  for (int k = 0; flow() && k < p.cp; ++k) {
-    for (int to = 0; to < p.cp; ++to) {
-      Region target = whole(all, row_count, width);
-      target.row = k * row_count;
-      for (int t = 0; t < p.tpa; ++t)
-        flow()->move(op, {rank(k, t), rank(to, t), whole(held, row_count, width), target});
-    }
-  }
-  if (c.kernels.attention == AttentionKernel::eager) {
-    const double n = static_cast<double>(row_count) * p.cp;
-    b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise,
-                  {row_count * p.cp, count_of(width), Bytes(2 * n * width * kv_bytes())});
-  }
-  Tokens gathered;
-  for (int k = 0; k < p.cp; ++k) gathered.insert(gathered.end(), keys(k).begin(), keys(k).end());
-  const auto all_keys = [&](int) -> const Tokens& { return gathered; };
-  const SlotId read = expand(all, room, all_keys);
-  const OpIndex computed = attend_lists(
-      "attend", [&](int k) -> const Tokens& { return queries(k); }, all_keys, heads,
-      [&](int k) {
-        return std::vector<Region>{all_queries(q, k, heads.q * heads.qk),
-                                   whole(read, row_count * p.cp, heads.kv_width()),
-                                   all_queries(out, k, heads.q * heads.v), all_queries(out_lse, k, heads.q)};
-      });
-  end_iteration({&computed, 1});
 }
 
 OpIndex ContextStep::attend(const char* name, const Attend& of) {

@@ -78,7 +78,8 @@ class ContextStep {
   SlotId q = 0, kv = 0, out = 0, out_lse = 0;
   SlotId held = 0;  // what of `kv` is cached and sent: latents, or `kv` itself
   double act_bytes() const { return bytes_per_element(c.precision.activations); }
-  double kv_bytes() const { return bytes_per_element(c.precision.kv); }
+  /// Of a number of a cached row, the row's scales among them.
+  double kv_bytes() const;
   /// A slot of equal size on all ranks, for messages.
   SlotId message(const char* name, long long row_count, double columns, double bytes) const;
   /// A slot with `row_count(k)` rows on the ranks of k.
@@ -126,6 +127,8 @@ class ContextStep {
   /// Every rank sends `source` to the next of its ring, which receives it in `target`.
   OpIndex pass_on(const char* name, SlotId source, SlotId target, long long row_count, double columns,
                   double element_bytes);
+  /// All ranks gather `row_bytes` of each row of the message of keys.
+  OpIndex gather(const char* name, double row_bytes);
   /// All ranks gather all keys and values, then attend once.
   void attend_gathered();
   /// End of one iteration of the ring, where an eager engine waits for its kernels and messages.

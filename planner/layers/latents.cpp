@@ -55,13 +55,17 @@ void ContextStep::expand_own() {
 }
 
 void ContextStep::value_up() {
-  // Rows are padded as those of the message were.
+  // Of requests that decode rows are padded as those of the message were.
   const ModuleType type = c.precision.of(Module::attention);
-  const OpIndex op = add_value_up(b, c, a, layout.query_message, heads.q);
+  const OpIndex op = add_value_up(b, c, a, shardline::rows(queries(0)), heads.q);
+  vary([&](int k) {
+    return Shape(BatchedGemmShape{LatentProduct::expand_values, shardline::rows(queries(k)), a.kv_lora_rank,
+                                  a.v_dim, heads.q, 1});
+  });
   if (!flow()) return;
   Dataflow& f = *flow();
   const double columns = static_cast<double>(heads.q) * a.v_dim;
-  const SlotId values = message("values", layout.query_message, columns, act_bytes());
+  const SlotId values = per_query("values", columns, act_bytes());
   const SlotId weight =
       message("W_UV", static_cast<long long>(heads.q) * heads.v, a.v_dim, bytes_per_element(type.weights));
   Action action;
@@ -77,7 +81,7 @@ void ContextStep::value_up() {
       f.act(op, action,
             std::array{all_queries(out, k, heads.q * heads.v),
                        whole(weight, static_cast<long long>(heads.q) * heads.v, a.v_dim),
-                       whole(values, layout.query_message, columns)});
+                       all_queries(values, k, columns)});
       f.outputs.push_back({values, action.rank, Whole::attention_output, result_list,
                            f.range(h * a.v_dim, (h + heads.q) * a.v_dim), kind()});
     }

@@ -117,16 +117,24 @@ void Layer::project_latents(const Attention& a, const ContextStep* step) {
 
 // Behind the products of MLA those of the index. All its queries attend absorbed, those of prompts too.
 void Layer::project_index(const Attention& a, const ContextStep* step) {
-  const Count rows = ops_.rows().front(), q = cache_share(c_, a, p_).projected;
+  const Count q = cache_share(c_, a, p_).projected;
   const ModuleType t = c_.precision.of(Module::attention);
   add_index_projections(ops_, c_, a);
   module_rest(a, step);
-  b_.gemm("q absorb", Part::qkv, t.weights, t.math,
-          BatchedGemmShape{LatentProduct::absorb_query, rows, a.nope_dim, a.kv_lora_rank, q, 1});
+  ops_.each(
+      [&](Count rows) {
+        return BatchedGemmShape{LatentProduct::absorb_query, rows, a.nope_dim, a.kv_lora_rank, q, 1};
+      },
+      [&](const BatchedGemmShape& s) { return b_.gemm("q absorb", Part::qkv, t.weights, t.math, s); });
 }
 
 // Norms, rotation and cache writes of a block of sparse attention.
 void Layer::module_rest(const Attention& a, const ContextStep* step) {
+  if (step && p_.cp > 1) {
+    std::vector<RankQueries> ranks;
+    for (int k = 0; k < p_.cp; ++k) ranks.push_back(rank_queries(step->queries(k)));
+    return add_module_rest(b_, c_, a, p_, ranks);
+  }
   std::vector<Segment> chunk;  // of a prompt that passes in chunks, this round's one
   if (step && p_[kPrefillChunk] > 0) {
     for (const Interval& i : step->queries(0)) {

@@ -232,11 +232,11 @@ void set_widths(const Case& c, const Attention& a, const Plan& p, ModuleRestShap
 
 }  // namespace
 
-void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows,
-                     std::span<const Segment> chunk) {
-  const Asked asked = c.batch.prefills() ? Asked::prefill : Asked::decode;
-  std::vector<Segment> all = asked_segments(c, p, asked);
-  if (!chunk.empty()) all.assign(chunk.begin(), chunk.end());
+namespace {
+
+// Of `rows` new tokens, those of prompts and those of requests that decode beside them.
+ModuleRestShape module_rest_shape(const Case& c, const Attention& a, const Plan& p, Count rows,
+                                  std::vector<Segment> all, Asked asked) {
   ModuleRestShape s;
   s.q_heads = cache_share(c, a, p).projected;
   s.index_heads = a.index ? rank_index_heads(a, p) : 0;
@@ -250,15 +250,56 @@ void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, cons
   s.candidates = over(all, [](const Segment& r) { return pairs_of(Reach{}, r); });
   s.block = a.index ? a.index->block : 1;
   set_widths(c, a, p, s);
+  return s;
+}
+
+void add_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const ModuleRestShape& s) {
   b.indexed("norms, rope and appends", Part::qkv, c.precision.kv, c.precision.math, s, small_kernels(a));
 }
 
-namespace {
+}  // namespace
 
-IndexLogitsShape logits_shape(const Case& c, const Attention& a, const Plan& p, const CacheShare& share,
-                              std::span<const Segment> segments, Asked asked) {
-  if (a.compression) return row_logits_shape(c, a, share, segments, asked);
-  const IndexedBlock block = block_of(c, a, p, share.attended, asked);
+void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows,
+                     std::span<const Segment> chunk) {
+  const Asked asked = c.batch.prefills() ? Asked::prefill : Asked::decode;
+  std::vector<Segment> all = asked_segments(c, p, asked);
+  if (!chunk.empty()) all.assign(chunk.begin(), chunk.end());
+  add_rest(b, c, a, module_rest_shape(c, a, p, rows, std::move(all), asked));
+}
+
+void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p,
+                     std::span<const RankQueries> ranks) {
+  std::vector<Shape> shapes;
+  for (const RankQueries& of : ranks) {
+    ModuleRestShape s = module_rest_shape(c, a, p, rows_of(of.intervals), of.intervals, Asked::prefill);
+    s.requests = of.requests;
+    shapes.emplace_back(s);
+  }
+  add_rest(b, c, a, std::get<ModuleRestShape>(shapes.front()));
+  b.vary(shapes);
+}
+
+RankQueries rank_queries(TokenView queries) {
+  RankQueries out;
+  std::vector<std::int32_t> of;
+  for (const Interval& i : queries) {
+    if (i.request == kPadding || i.size() == 0) continue;
+    SL_CHECK(i.stride == 1, "new tokens of prompts whose keys an index chooses lie one behind the other");
+    out.intervals.push_back({i.begin, i.size()});
+    of.push_back(i.request);
+  }
+  std::sort(of.begin(), of.end());
+  out.requests = std::unique(of.begin(), of.end()) - of.begin();
+  return out;
+}
+
+Dtype IndexOps::math() const { return index_math(c_, a_); }
+
+IndexLogitsShape IndexOps::scores(std::span<const Segment> segments) const {
+  const Attention& a = a_;
+  const CacheShare& share = share_;
+  if (a.compression) return row_logits_shape(c_, a, share, segments, asked_);
+  const IndexedBlock block = block_of(c_, a, p_, share.attended, asked_);
   IndexLogitsShape s;
   s.q_heads = block.q_heads;
   s.heads = block.index_heads;
@@ -268,29 +309,30 @@ IndexLogitsShape logits_shape(const Case& c, const Attention& a, const Plan& p, 
   s.prompts = block.prompts;
   s.pairs = over(segments, [&](const Segment& r) { return pairs_on_fullest(share, r); });
   s.keys = over(segments, [&](const Segment& r) { return Count{tokens_on_fullest(share, r.length())}; });
-  s.key_bytes = count_of(index_row_bytes(a, c.precision.kv));
+  s.key_bytes = count_of(index_row_bytes(a, c_.precision.kv));
   s.q_rows = rows_of(segments);
   s.requests = requests_of(segments);
   s.longest = longest_on_rank(share, segments);
   return s;
 }
 
-}  // namespace
+TopKShape IndexOps::choice(const CacheShare& of, std::span<const Segment> segments) const {
+  if (a_.compression) return row_choice_shape(c_, a_, of, segments, asked_);
+  return choice_of(block_of(c_, a_, p_, share_.attended, asked_), a_, of, segments);
+}
 
 void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const CacheShare& share,
                 std::span<const Segment> segments, Asked asked, CacheFlow& flow) {
   if (!a.index) return;  // all rows are attended to
   if (!scores(a)) return flow.bind_choice();
-  const Dtype math = index_math(c, a);
-  const IndexLogitsShape s = logits_shape(c, a, p, share, segments, asked);
+  const IndexOps of(c, a, p, share, asked);
+  const Dtype math = of.math();
+  const IndexLogitsShape s = of.scores(segments);
   b.indexed("score keys", Part::attention, c.precision.kv, math, s);
   flow.score();
   const IndexedBlock block = block_of(c, a, p, share.attended, asked);
-  const auto choice = [&](const CacheShare& of) {
-    return a.compression ? row_choice_shape(c, a, of, segments, asked) : choice_of(block, a, of, segments);
-  };
   const Count each = candidates(a, share, segments), ranks = share.sharers.size;
-  b.indexed("choose keys", Part::attention, c.precision.kv, math, choice(share));
+  b.indexed("choose keys", Part::attention, c.precision.kv, math, of.choice(segments));
   flow.choose(static_cast<int>(each));
   if (ranks == 1) return;
   b.exchange("gather candidates", Part::exchange, OpKind::all_gather, share.sharers,
@@ -299,7 +341,7 @@ void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Pla
   CacheShare whole = kWhole;
   whole.attended = share.attended;
   b.indexed("choose among candidates", Part::attention, c.precision.kv, math,
-            among(choice(whole), choices(block), each * ranks));
+            among(of.choice(whole, segments), choices(block), each * ranks));
   flow.choose_among(static_cast<int>(candidates(a, kWhole, segments)));
 }
 
@@ -323,7 +365,8 @@ Bytes choice_activations(const Case& c, const Attention& a, const Plan& p) {
                            return a.compression ? row_pairs(a, row_share(a, share), 0, r)
                                                 : scores_on_fullest(*a.index, share, r);
                          }));
-    bytes += asked == Asked::decode ? pairs : std::min(pairs, kMostScores);
+    // Of context-parallel ranks each scores its own new tokens.
+    bytes += asked == Asked::decode ? pairs : std::min(pairs / p.cp, kMostScores);
     // Queries of the index and the rows' choices.
     const double rows = asked == Asked::prefill ? prefill_rows(c, p) : static_cast<double>(rows_of(all));
     bytes += rows * (heads * a.index->dim * activation_size(c) + 4.0 * a.index->top_k * choices_of_row);

@@ -32,6 +32,37 @@ void add_index_projections(const RowOps& ops, const Case& c, const Attention& a)
 void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Count rows,
                      std::span<const Segment> chunk = {});
 
+/// Queries of prompts on a context-parallel rank: intervals as segments, new tokens behind all those before
+/// them, and how many requests they are of. Kernels take the intervals of a request one by one (SGLang 0.5.14
+/// at 49e384ce9d, layers/attention/dsa/dsa_indexer.py, _get_topk_ragged_with_cp: the two chunks of a rank are
+/// two calls), and none of them scores the keys of another's request.
+struct RankQueries {
+  std::vector<Segment> intervals;
+  Count requests = 0;
+};
+RankQueries rank_queries(TokenView queries);
+/// add_module_rest() with the queries of every context-parallel rank.
+void add_module_rest(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p,
+                     std::span<const RankQueries> ranks);
+
+/// Shapes of an index over these requests: scores and choice. Arithmetic of the scores.
+class IndexOps {
+ public:
+  IndexOps(const Case& c, const Attention& a, const Plan& p, const CacheShare& share, Asked asked)
+      : c_(c), a_(a), p_(p), share_(share), asked_(asked) {}
+  IndexLogitsShape scores(std::span<const Segment> segments) const;
+  TopKShape choice(std::span<const Segment> segments) const { return choice(share_, segments); }
+  TopKShape choice(const CacheShare& of, std::span<const Segment> segments) const;
+  Dtype math() const;
+
+ private:
+  const Case& c_;
+  const Attention& a_;
+  const Plan& p_;
+  const CacheShare& share_;
+  const Asked asked_;
+};
+
 /// Scores and choice for all requests; nothing where the layer takes an earlier one's.
 void add_choice(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const CacheShare& share,
                 std::span<const Segment> segments, Asked asked, CacheFlow& flow);

@@ -47,6 +47,17 @@ std::vector<MadeOfKinds> all_of_kinds() {
       break;
     }
   }
+  // The same of context-parallel ranks, which gather the keys.
+  for (const char* layers : {"index", "chosen blocks"}) {
+    bool any = false;
+    for (const cli::VerifyCase& c : cli::verify_cases(strategy("allgather_kv"))) {
+      if (c.what.find(layers) == std::string::npos || c.what.find("12 new") == std::string::npos) continue;
+      all.push_back({c.what, cli::verify_schedule(c), c.kinds});
+      any = true;
+      break;
+    }
+    if (!any) ADD_FAILURE() << "no such case of " << layers;
+  }
   // Rows of several tokens, beside a window, all of them and those that an index chooses: a prompt behind
   // cached tokens makes some.
   for (const cli::VerifyCase& c : cli::verify_cases(strategy("tensor"))) {

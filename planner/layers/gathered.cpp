@@ -1,0 +1,310 @@
+// All-gathers of a context-parallel prefill: keys and values of all tokens, cached and new, on every rank,
+// then attention with a rank's own queries; of sparse attention index keys before, and the choice among all
+// of them. planner/README.md [C8], [C22].
+#include "planner/layers/gathered.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "models/model/cache.hpp"
+#include "planner/layers/memory.hpp"
+#include "planner/layers/sparse_attention.hpp"
+
+namespace shardline {
+
+double ContextStep::kv_bytes() const {
+  if (!a.sparse() || !has_latents(a)) return bytes_per_element(c.precision.kv);
+  return row_bytes(a, c.precision.kv) / heads.held_width();
+}
+
+OpIndex ContextStep::gather(const char* name, double row_bytes) {
+  const Runtime& host = c.system.runtime;
+  if (host.host_layer > Seconds(0) && host.host_gather > Seconds(0)) {
+    const OpIndex own = b.previous();
+    const OpIndex ready[2] = {own, b.launch("launch gather", host.host_gather / host.host_layer * p.cp)};
+    b.after(ready);
+  }
+  return b.exchange(name, Part::exchange, OpKind::all_gather, {p.cp, p.tpa},
+                    Bytes(static_cast<double>(layout.key_message) * row_bytes));
+}
+
+void ContextStep::attend_gathered() {
+  const double width = heads.held_width();
+  const long long row_count = layout.key_message;
+  const SlotId all = message("all KV", row_count * p.cp, width, kv_bytes());
+  const SlotId room = heads.latent > 0
+                          ? message("all KV, expanded", row_count * p.cp, heads.kv_width(), kv_bytes())
+                          : SlotId(0);
+  const OpIndex op = gather("gather KV", width * kv_bytes());
+  for (int k = 0; flow() && k < p.cp; ++k) {
+    for (int to = 0; to < p.cp; ++to) {
+      Region target = whole(all, row_count, width);
+      target.row = k * row_count;
+      for (int t = 0; t < p.tpa; ++t)
+        flow()->move(op, {rank(k, t), rank(to, t), whole(held, row_count, width), target});
+    }
+  }
+  if (c.kernels.attention == AttentionKernel::eager) {
+    const double n = static_cast<double>(row_count) * p.cp;
+    b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise,
+                  {row_count * p.cp, count_of(width), Bytes(2 * n * width * kv_bytes())});
+  }
+  Tokens gathered;
+  for (int k = 0; k < p.cp; ++k) gathered.insert(gathered.end(), keys(k).begin(), keys(k).end());
+  const auto all_keys = [&](int) -> const Tokens& { return gathered; };
+  const SlotId read = expand(all, room, all_keys);
+  const OpIndex computed = attend_lists(
+      "attend", [&](int k) -> const Tokens& { return queries(k); }, all_keys, heads,
+      [&](int k) {
+        return std::vector<Region>{all_queries(q, k, heads.q * heads.qk),
+                                   whole(read, row_count * p.cp, heads.kv_width()),
+                                   all_queries(out, k, heads.q * heads.v), all_queries(out_lse, k, heads.q)};
+      });
+  end_iteration({&computed, 1});
+}
+
+namespace {
+
+// Every method adds an op and says what it does.
+class GatheredChoice {
+ public:
+  explicit GatheredChoice(ContextStep& step)
+      : s_(step), share_(cache_share(s_.c, s_.a, s_.p)), index_(*s_.a.index) {
+    for (int k = 0; k < s_.p.cp; ++k) {
+      parts_.push_back(rank_queries(s_.queries(k)));
+      for (const Interval& i : s_.keys(k)) {
+        if (i.request != kPadding && i.size() > 0)
+          length_[i.request] = std::max(length_[i.request], i.last() + 1);
+      }
+    }
+    for (const auto& [request, length] : length_) {
+      first_row_[request] = rows_;
+      rows_ += length;
+      longest_ = std::max(longest_, length);
+      all_.push_back({request, 0, length});
+    }
+    kept_ = static_cast<int>(std::min<std::int64_t>(index_.top_k, rank_share(longest_, index_.block)));
+  }
+
+  void run() {
+    if (s_.flow()) {
+      s_.declare_slots();
+      s_.bind_attention();
+    }
+    index_.shared ? bind_choice() : choose();
+    const SlotId held = gather("gather KV", "order KV", s_.kv, count_of(s_.heads.kv_width()), s_.kv_bytes());
+    attend(held);
+    if (has_latents(s_.a)) s_.value_up();
+    const OpIndex computed = s_.b.previous();
+    s_.end_iteration({&computed, 1});
+  }
+
+ private:
+  Dataflow* flow() const { return s_.flow(); }
+  int kind() const { return s_.kind(); }
+  bool in_blocks() const { return index_.block > 1; }
+  // Choices of a row: one, or of blocks one for each of the rank's KV heads.
+  int choices() const { return in_blocks() ? static_cast<int>(rank_index_heads(s_.a, s_.p)) : 1; }
+  Region queries(SlotId slot, int k, std::int64_t column, std::int64_t columns) const {
+    return {slot, 0, rows(s_.queries(k)), column, columns};
+  }
+  template <class F>
+  void for_each_rank(F f) const {
+    for (int k = 0; flow() && k < s_.p.cp; ++k) {
+      for (int t = 0; t < s_.p.tpa; ++t) f(s_.rank(k, t), k, t);
+    }
+  }
+  // An op with the shape of each rank's intervals of queries.
+  template <class F>
+  void add(const char* name, Dtype math, F shape) {
+    const auto of = [&](int k) {
+      const RankQueries& part = parts_[static_cast<std::size_t>(k)];
+      auto s = shape(part.intervals);
+      s.requests = part.requests;
+      return s;
+    };
+    s_.b.indexed(name, Part::attention, s_.c.precision.kv, math, of(0));
+    s_.vary([&](int k) { return Shape(of(k)); });
+  }
+
+  // Rows of all ranks, then in the order of their positions, request by request.
+  SlotId gather(const char* name, const char* order, SlotId own, std::int64_t columns, double bytes) {
+    const OpIndex op = s_.gather(name, static_cast<double>(columns) * bytes);
+    const SlotId gathered = s_.message(name, rows_, static_cast<double>(columns), bytes);
+    const SlotId padding =
+        s_.message("padding", s_.layout.key_message * s_.p.cp, static_cast<double>(columns), bytes);
+    for_each_rank([&](int r, int k, int t) {
+      for (int to = 0; to < s_.p.cp; ++to) {
+        std::int64_t row = 0;
+        const auto move = [&](SlotId target, std::int64_t at, std::int64_t count) {
+          if (count > 0)
+            flow()->move(op,
+                         {r, s_.rank(to, t), {own, row, count, 0, columns}, {target, at, count, 0, columns}});
+          row += count;
+        };
+        for (const Interval& i : s_.keys(k)) {
+          if (i.request == kPadding) {
+            move(padding, k * s_.layout.key_message + row, i.size());
+            continue;
+          }
+          const std::int64_t first = first_row_.at(i.request);
+          for (std::int64_t n = 0; i.stride > 1 && n < i.size(); ++n)
+            move(gathered, first + i.position(n), 1);
+          if (i.stride == 1) move(gathered, first + i.begin, i.size());
+        }
+      }
+    });
+    s_.b.elementwise(order, Part::exchange, OpKind::elementwise,
+                     {rows_, columns, Bytes(2 * static_cast<double>(rows_ * columns) * bytes)});
+    return gathered;
+  }
+
+  void choose() {
+    const std::int64_t dim = index_.dim;
+    const double bytes = index_row_bytes(s_.a, s_.c.precision.kv) / static_cast<double>(dim);
+    const SlotId own = s_.uneven(
+        "index keys", [&](int k) { return rows(s_.keys(k)); }, static_cast<double>(dim), bytes);
+    for_each_rank([&](int r, int k, int) {
+      flow()->inputs.push_back(
+          {own, r, Whole::index_key, flow()->tokens(s_.keys(k)), flow()->range(0, dim), kind()});
+    });
+    const SlotId keys = gather("gather index keys", "order index keys", own, dim, bytes);
+    const IndexOps of(s_.c, s_.a, s_.p, share_, Asked::prefill);
+    add("score keys", of.math(), [&](std::span<const Segment> part) { return of.scores(part); });
+    in_blocks() ? score_blocks(keys) : score(keys);
+    add("choose keys", of.math(), [&](std::span<const Segment> part) { return of.choice(part); });
+    keep_best();
+  }
+
+  void score(SlotId keys) {
+    if (!flow()) return;
+    Dataflow& f = *flow();
+    const std::int64_t width = std::int64_t{index_.heads} * index_.dim;
+    const SlotId queries_in = s_.per_query("index queries", static_cast<double>(width), kWord),
+                 weights = s_.per_query("index weights", index_.heads, kWord);
+    scores_ = s_.per_query("scores", static_cast<double>(rows_), kWord);
+    Action action;
+    action.function = Function::index_scores;
+    action.heads = index_.heads;
+    action.qk_dim = index_.dim;
+    action.keys = f.tokens(all_);
+    for_each_rank([&](int r, int k, int) {
+      action.rank = r;
+      action.queries = f.tokens(s_.queries(k));
+      f.inputs.push_back({queries_in, r, Whole::index_query, action.queries, f.range(0, width), kind()});
+      f.inputs.push_back({weights, r, Whole::index_weight, action.queries, f.range(0, index_.heads), kind()});
+      f.act(s_.b.previous(), action,
+            std::array{queries(queries_in, k, 0, width), queries(weights, k, 0, index_.heads),
+                       Region{keys, 0, rows_, 0, index_.dim}, queries(scores_, k, 0, rows_)});
+    });
+  }
+
+  void score_blocks(SlotId keys) {
+    if (!flow()) return;
+    Dataflow& f = *flow();
+    const int heads = choices();
+    const std::int64_t width = std::int64_t{heads} * index_.dim, scored = rows(scored_keys());
+    const SlotId queries_in = s_.per_query("index queries", static_cast<double>(width), kWord);
+    scores_ = s_.per_query("scores of blocks", static_cast<double>(heads * scored), kWord);
+    Action action;
+    action.function = Function::block_scores;
+    action.qk_dim = index_.dim;
+    action.block = index_.block;
+    action.init_blocks = index_.init_blocks;
+    action.local_blocks = index_.local_blocks;
+    action.keys = f.tokens(all_);
+    for_each_rank([&](int r, int k, int t) {
+      const std::int64_t first = std::int64_t{s_.first_kv(t)} * index_.dim;
+      action.rank = r;
+      action.queries = f.tokens(s_.queries(k));
+      f.inputs.push_back(
+          {queries_in, r, Whole::index_query, action.queries, f.range(first, first + width), kind()});
+      for (std::int64_t h = 0; h < heads; ++h)
+        f.act(s_.b.previous(), action,
+              std::array{queries(queries_in, k, h * index_.dim, index_.dim),
+                         Region{keys, 0, rows_, 0, index_.dim}, queries(scores_, k, h * scored, scored)});
+    });
+  }
+
+  // All keys, or the numbers of the blocks that they lie in.
+  Tokens scored_keys() const {
+    Tokens list = all_;
+    for (Interval& i : list) i.end = rank_share(i.end, index_.block);
+    return list;
+  }
+
+  void keep_best() {
+    if (!flow()) return;
+    const std::int64_t heads = choices(), columns = rows(scored_keys());
+    const SlotId best = s_.per_query("best scores", static_cast<double>(kept_ * heads), kWord);
+    chosen_ = s_.per_query("chosen keys", static_cast<double>(kept_ * heads), kWord);
+    Action action;
+    action.function = Function::choose;
+    action.keys = flow()->tokens(scored_keys());
+    for_each_rank([&](int r, int k, int) {
+      action.rank = r;
+      action.queries = flow()->tokens(s_.queries(k));
+      for (std::int64_t h = 0; h < heads; ++h)
+        flow()->act(s_.b.previous(), action,
+                    std::array{queries(scores_, k, h * columns, columns), queries(best, k, h * kept_, kept_),
+                               queries(chosen_, k, h * kept_, kept_)});
+    });
+  }
+
+  void bind_choice() {
+    if (!flow()) return;
+    chosen_ = s_.per_query("keys that an earlier layer chose", kept_, kWord);
+    for_each_rank([&](int r, int k, int) {
+      flow()->inputs.push_back(
+          {chosen_, r, Whole::chosen, flow()->tokens(s_.queries(k)), flow()->range(0, kept_), kind()});
+    });
+  }
+
+  void attend(SlotId keys) {
+    add("attend chosen", s_.c.precision.math, [&](std::span<const Segment> part) {
+      return sparse_attend_shape(s_.c, s_.a, s_.p, share_, part, Asked::prefill);
+    });
+    if (!flow()) return;
+    const LocalHeads& h = s_.heads;
+    Action action = attend_action(h, h.q);
+    action.chosen = true;
+    action.block = index_.block;
+    action.keys = flow()->tokens(all_);
+    for_each_rank([&](int r, int k, int) {
+      action.rank = r;
+      action.queries = flow()->tokens(s_.queries(k));
+      flow()->act(
+          s_.b.previous(), action,
+          std::array{s_.all_queries(s_.q, k, h.q * h.qk), Region{keys, 0, rows_, 0, count_of(h.kv_width())},
+                     s_.all_queries(s_.out, k, h.q * h.v), s_.all_queries(s_.out_lse, k, h.q),
+                     queries(chosen_, k, 0, std::int64_t{kept_} * choices())});
+    });
+  }
+
+  static constexpr double kWord = 4;  // bytes of a score and of a position
+
+  ContextStep& s_;
+  const CacheShare share_;  // of the gathered caches: whole
+  const SparseIndex index_;
+  std::vector<RankQueries> parts_;                           // of each rank
+  std::map<std::int32_t, std::int64_t> length_, first_row_;  // by request
+  std::int64_t rows_ = 0, longest_ = 0;
+  Tokens all_;  // every token, in the order of gathered rows
+  int kept_ = 0;
+  SlotId scores_ = 0, chosen_ = 0;
+};
+
+}  // namespace
+
+void attend_gathered_choice(ContextStep& s) { GatheredChoice(s).run(); }
+
+Bytes gathered_choice_buffers(const Case& c, const Attention& a, const Plan& p) {
+  const double row = kv_bytes_per_token(c, a, p), index = index_row_bytes(a, c.precision.kv);
+  // Rows as they come and in their order; index keys stay in theirs meanwhile.
+  const double number = bytes_per_element(c.precision.kv) * prefill_heads(a, p).held_width();
+  const double rows = key_message(c, a, p).value / number;
+  return Bytes(rows * p.cp * (2 * (row - index) + index));
+}
+
+}  // namespace shardline
