@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 namespace shardline {
@@ -17,13 +18,15 @@ std::string_view variable(const char* name) {
   return value == nullptr ? std::string_view() : value;
 }
 
-// Words between blanks that stand in no quotes.
+// Words between blanks that, with `quotes`, stand neither in the shell's quotes nor behind its backslash: a
+// word with an apostrophe is 'it'\''s', whose second apostrophe begins nothing.
 std::vector<std::string> split(std::string_view text, bool quotes) {
   std::vector<std::string> out;
-  bool between = true, quoted = false;
+  bool between = true, quoted = false, escaped = false;
   for (const char c : text) {
-    if (quotes && c == '\'') quoted = !quoted;
-    if (c == ' ' && !quoted) {
+    const bool plain = std::exchange(escaped, quotes && !quoted && !escaped && c == '\\');
+    if (quotes && !plain && c == '\'') quoted = !quoted;
+    if (c == ' ' && !quoted && !plain) {
       between = true;
       continue;
     }

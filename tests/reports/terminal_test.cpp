@@ -64,6 +64,21 @@ TEST(Terminal, CommandsOverSeveralLinesAreTheSame) {
   EXPECT_EQ(read, "--ttl|20 ms and a bit|--engine|vllm 0.24.0|last|");
 }
 
+// Words with apostrophes, which shell_word() writes with a backslash between quotes, are not broken either.
+TEST(Terminal, CommandsOfWordsWithApostrophesAreTheSameOverSeveralLines) {
+  for (const std::string word : {"it's a 'small' file.yaml", "' '", "a'b c d", "\\ ' \\"}) {
+    const std::string text =
+        wrapped_command("printf '%s|' " + shell_word(word) + " --plan x -o out", 12, "  ");
+    EXPECT_NE(text.find(" \\\n"), std::string::npos);
+    FILE* pipe = popen(text.c_str(), "r");
+    ASSERT_NE(pipe, nullptr);
+    std::string read;
+    for (int c = 0; (c = std::fgetc(pipe)) != EOF;) read += static_cast<char>(c);
+    EXPECT_EQ(pclose(pipe), 0) << text;
+    EXPECT_EQ(read, word + "|--plan|x|-o|out|") << text;
+  }
+}
+
 TEST(Terminal, ColoursOnlyWhereAsked) {
   EXPECT_EQ(emphasised("x", Emphasis::bad, false), "x");
   EXPECT_EQ(emphasised("x", Emphasis::bad, true), "\033[31mx\033[0m");
