@@ -12,8 +12,10 @@ namespace shardline::gnuplot {
 std::string literal(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
+    // Two apostrophes stand for one, but gnuplot 5.4 ends the text at the second pair of several, and at one
+    // that begins it.
     if (c == '\'')
-      out += "''";
+      out += "'.\"'\".'";
     else if (c == '\n')
       out += "'.\"\\n\".'";
     else

@@ -235,10 +235,23 @@ TEST(Plot, TextsAreTakenLiterally) {
   plot.x_label = "two\nlines";
   plot.series[0].name = "@macro\t^2";
   const std::string script = gnuplot_script(plot, "png", "|rm it's");
-  EXPECT_NE(script.find("set label 3 'it''s `id` \"{x}\"_y\\n' at screen 0.5, "), std::string::npos);
+  EXPECT_NE(script.find("set label 3 'it'.\"'\".'s `id` \"{x}\"_y\\n' at screen 0.5, "), std::string::npos);
   EXPECT_NE(script.find("set xlabel 'two'.\"\\n\".'lines' noenhanced\n"), std::string::npos);
   EXPECT_NE(script.find("title '@macro ^2'"), std::string::npos);
-  EXPECT_NE(script.find("set output './|rm it''s'\n"), std::string::npos);
+  EXPECT_NE(script.find("set output './|rm it'.\"'\".'s'\n"), std::string::npos);
+}
+
+// gnuplot takes two apostrophes for one, but not at the beginning and not twice: commands are shown, and a
+// path may hold any.
+TEST(Plot, TextsWithApostrophesAreDrawn) {
+  if (!gnuplot_installed()) GTEST_SKIP() << "gnuplot is not installed";
+  for (const std::string text : {"'it'\\''s a path'", "'", "''''", "a''b", "\\'"}) {
+    Plot plot = frontier();
+    plot.title = plot.x_label = plot.footnote = plot.series[0].name = text;
+    const Rendered drawn = render(plot, "svg");
+    EXPECT_EQ(drawn.error, "") << text;
+    EXPECT_NE(drawn.bytes.find(text), std::string::npos) << text;
+  }
 }
 
 TEST(Plot, LogarithmicAxesDropWhatTheyCannotShow) {
