@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/standard_output.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -91,6 +92,14 @@ class Temporary {
   bool kept_ = false;
 };
 
+// --json has taken standard output for its document: what else is asked for there would be lost, and nobody
+// told.
+void refuse_what_is_lost(const std::filesystem::path& file) {
+  if (SilentOutput::any())
+    throw UserError(fmt::format("cannot write {}: standard output has the document of --json; name a file",
+                                file.string()));
+}
+
 // Where the bytes of an output file go.
 struct Destination {
   std::filesystem::path file;    // to be replaced, at the end of all links
@@ -116,6 +125,8 @@ std::filesystem::path end_of_links(std::filesystem::path file) {
 
 Destination destination_of(const std::filesystem::path& file) {
   Destination out{file};
+  if (file == "-" || file == "/dev/stdout" || file == "/dev/fd/1" || file == "/proc/self/fd/1")
+    refuse_what_is_lost(file);
   if (file == "-") return {file, true, STDOUT_FILENO};
   struct stat found {};
   if (stat(file.c_str(), &found) != 0) {
@@ -163,6 +174,16 @@ void write_through(const Destination& to, const std::filesystem::path& file, std
   if (::close(descriptor) != 0) fail(file, errno);
 }
 
+// mkstemp makes private files; results are meant to be shared as any other file. One that is there keeps who
+// may read it: to replace a private file must not publish it.
+mode_t mode_of(const std::filesystem::path& file) {
+  struct stat found {};
+  if (stat(file.c_str(), &found) == 0) return found.st_mode & 0777;
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
 }  // namespace
 
 void catch_interrupts(bool end_late) {
@@ -197,10 +218,7 @@ void write_file(const std::filesystem::path& file, std::string_view text, AfterI
   if (to.written_through) return write_through(to, file, text, interrupt);
   Temporary temporary(to.file);
   write_all(temporary.descriptor(), file, text, interrupt);
-  // mkstemp makes private files; results are meant to be shared as any other file.
-  const mode_t mask = umask(0);
-  umask(mask);
-  if (fchmod(temporary.descriptor(), 0666 & ~mask) != 0 || fsync(temporary.descriptor()) != 0)
+  if (fchmod(temporary.descriptor(), mode_of(to.file)) != 0 || fsync(temporary.descriptor()) != 0)
     fail(file, errno);
   if (!temporary.close()) fail(file, errno);
   const InOneStep step;
@@ -211,6 +229,21 @@ void write_file(const std::filesystem::path& file, std::string_view text, AfterI
 void make_folder_of(const std::filesystem::path& file) {
   const Destination to = destination_of(file);
   if (!to.written_through && to.file.has_parent_path()) make_output_folder(to.file.parent_path());
+}
+
+void refuse_to_overwrite(std::string_view option, const std::filesystem::path& out,
+                         const std::vector<std::string>& inputs) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(out, error)) return;
+  const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
+  for (const std::string& input : inputs) {
+    const bool within =
+        out.extension() == ".csv" && std::filesystem::equivalent(folder, input, error) && !error;
+    const bool same = std::filesystem::equivalent(out, input, error) && !error;
+    if (same || within)
+      throw UserError(fmt::format("{} {}: this file is read; written, it would be lost; name another", option,
+                                  out.string()));
+  }
 }
 
 void make_output_folder(const std::filesystem::path& folder) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace shardline {
 
@@ -21,6 +22,12 @@ void write_file(const std::filesystem::path& file, std::string_view text,
 
 /// Makes the folder that write_file will write in, as make_output_folder does; of a device or a pipe none.
 void make_folder_of(const std::filesystem::path& file);
+
+/// Throws UserError where `out`, the value of `option`, is one of the files that are read, or a .csv of the
+/// folders that are: written, it would be lost. `inputs`: paths; other names and files that are not there
+/// stand for none.
+void refuse_to_overwrite(std::string_view option, const std::filesystem::path& out,
+                         const std::vector<std::string>& inputs);
 
 /// Creates the folder and its parents. Throws UserError if that fails, or if the name is taken by something
 /// else, or if nothing can be written there.

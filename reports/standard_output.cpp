@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +21,14 @@ void reserve_standard_streams() {
   }
 }
 
+namespace {
+
+std::atomic<int> g_silent = 0;  // how many SilentOutput there are
+
+}  // namespace
+
+bool SilentOutput::any() { return g_silent.load() > 0; }
+
 SilentOutput::SilentOutput() {
   std::fflush(stdout);
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -27,9 +36,11 @@ SilentOutput::SilentOutput() {
   SL_CHECK(nowhere >= 0 && kept_ >= 0, "/dev/null can be opened and standard output kept");
   dup2(nowhere, STDOUT_FILENO);
   close(nowhere);
+  ++g_silent;
 }
 
 SilentOutput::~SilentOutput() {
+  --g_silent;
   std::fflush(stdout);
   dup2(kept_, STDOUT_FILENO);
   close(kept_);

@@ -21,6 +21,9 @@ class SilentOutput {
   SilentOutput(const SilentOutput&) = delete;
   SilentOutput& operator=(const SilentOutput&) = delete;
 
+  /// Whether one lives.
+  static bool any();
+
  private:
   int kept_ = -1;  // where standard output goes else
 };

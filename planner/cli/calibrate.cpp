@@ -225,7 +225,29 @@ Calibrated calibrated_system(const System& system, const Tables& tables, Calibra
   return shardline::calibrate(system, tables.tables, options);
 }
 
-// Options that say nothing beside one another.
+// What an option asks for and nobody does would be missed in silence.
+void refuse_idle_options(const CalibrateArguments& a) {
+  const bool kernels = a.engine.empty() && !a.power;
+  const struct {
+    const char* option;
+    bool given, means;
+    const char* of;
+  } options[] = {
+      {"--csv", !a.csv.empty(), !a.engine.empty(),
+       "measured serving: expected --engine beside it (rows of kernels: shardline evaluate --csv)"},
+      {"--plots", !a.plots.empty(), kernels, "times of kernels: not beside --engine or --power"},
+      {"--framework", !a.framework.empty(), kernels, "times of kernels: not beside --engine or --power"},
+      {"--parameters", a.parameters, kernels, "times of kernels: not beside --engine or --power"},
+      {"--part", a.part, a.engine.empty(), "a system: --engine writes a whole profile"},
+      {"--folds", a.folds != CalibrateArguments().folds, a.engine.empty(),
+       "a system: with --engine each model is withheld in turn"},
+  };
+  for (const auto& o : options) {
+    if (o.given && !o.means) throw UserError(fmt::format("{} is for {}", o.option, o.of));
+  }
+}
+
+// Options that say nothing beside one another, and files that would be lost.
 void check(const CalibrateArguments& a) {
   if (!a.engine.empty() && !a.system.empty())
     throw UserError("--system is for kernels, --engine for serving: expected one of them");
@@ -233,6 +255,12 @@ void check(const CalibrateArguments& a) {
     throw UserError("--power is of a system's boards: expected --system beside it");
   if (a.play && a.engine.empty())
     throw UserError("--play is for measured serving: expected --engine beside it");
+  refuse_idle_options(a);
+  refuse_to_overwrite("-o", a.out, a.measurements);
+  refuse_to_overwrite("--csv", a.csv, a.measurements);
+  if (!a.csv.empty() &&
+      std::filesystem::path(a.csv).lexically_normal() == std::filesystem::path(a.out).lexically_normal())
+    throw UserError("--csv and -o are the same file: " + a.csv);
 }
 
 int run(const CalibrateArguments& a, const Provenance& made_by) {
@@ -293,6 +321,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
 }
 
 int run(const EvaluateArguments& a, const Provenance& made_by) {
+  refuse_to_overwrite("--csv", a.csv, a.measurements);
   const System system = load_system(a.system, shipped_catalogs().systems);
   if (system.calibration.empty())
     throw UserError("system " + a.system + " has no calibration: make one with shardline calibrate");

@@ -34,6 +34,7 @@ void declare(Arguments& a, PlanOptions& o) {
 }
 
 int run(const PlanOptions& o, const Provenance& made_by) {
+  refuse_to_overwrite("--save", o.save, {o.model, o.question.system, o.engine.engine});
   const Catalogs catalogs = shipped_catalogs();
   const api::PlanQuestion asked = asked_of(o.model, o.question);
   const PlanQuestion question =

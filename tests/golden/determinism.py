@@ -27,7 +27,7 @@ QUESTIONS = [
     ["handoff", "small.yaml", "--model", "llama-3.1-405b", "--tokens", "16K", "--prefill", "tensor:tpa=8,tpf=8,batch=1", "--decode", PLANS[0]],
     ["explain", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "16", "--plan", "tensor:tpa=2,tpf=2"],
     ["compare", "small.yaml", "--model", "llama-3.1-405b", "--plan", PLANS[0], "--plan", PLANS[1]],
-    ["calibrate", "{work}/gemm.csv", "--system", "h200-hgx", "-o", "{out}/fitted.yaml", "--csv", "{out}/rows.csv", "--parameters"],
+    ["calibrate", "{work}/gemm.csv", "--system", "h200-hgx", "-o", "{out}/fitted.yaml", "--parameters"],
     ["calibrate", "{work}/served.csv", "--engine", "vllm", "-o", "{out}/profile.yaml", "--csv", "{out}/rows.csv"],
     ["evaluate", "{work}/gemm.csv", "--system", "h200-hgx", "--csv", "{out}/rows.csv"],
     ["calibrate", "{work}/gemm_w.csv", "{work}/prefill_w.csv", "{work}/decode_w.csv", "--system", "h200-hgx", "--power", "-o", "{out}/power.yaml"],

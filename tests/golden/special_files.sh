@@ -42,6 +42,37 @@ refused '--save: its value is empty' plan "${line[@]}" --save=
 refused '-o: its value is empty' serve "${fixed[@]}" --rate 5/s --requests 50 -o ''
 refused 'argument 2 is empty' plan '' --system h100-hgx --input 1K
 
+cp question.yaml mine.yaml
+refused 'mine.yaml: this file is read' plan ./mine.yaml --system h100-hgx --gpus 2 --input 1K --output 16 --save mine.yaml
+refused 'standard output has the document' plan "${line[@]}" --save - --json
+[ ! -s stdout ] || fail "a document beside a refusal"
+
+# Measurements are read, so not written; what an option asks for is written, or the option refused.
+{
+  echo m,n,k,dtype,kernel,latency_us
+  for m in 64 256 1024 4096; do for n in 512 1024 2048; do for k in 1024 2048 4096; do
+    echo "$m,$n,$k,bf16,nvjet,$((5 + m * n * k / 100000000))"
+  done; done; done
+} > gemm.csv
+cp gemm.csv before
+fit=(calibrate gemm.csv --system h200-hgx)
+refused 'gemm.csv: this file is read' "${fit[@]}" -o ./gemm.csv
+refused 'gemm.csv: this file is read' evaluate gemm.csv --system h200-hgx --csv "$work/gemm.csv"
+refused 'gemm.csv: this file is read' calibrate . --system h200-hgx -o gemm.csv
+refused '--csv is for measured serving' "${fit[@]}" -o fitted.yaml --csv rows.csv
+refused '--part is for a system' calibrate gemm.csv --engine vllm --part
+refused '--plots is for times of kernels' calibrate gemm.csv --system h200-hgx --power --plots plots
+refused '--csv and -o are the same file' calibrate gemm.csv --engine vllm -o same --csv ./same
+refused 'standard output has the document' evaluate gemm.csv --system h200-hgx --csv - --json
+refused 'standard output has the document' evaluate gemm.csv --system h200-hgx --csv /dev/stdout --json
+cmp gemm.csv before || fail "measurements were written"
+for out in fitted.yaml rows.csv same; do [ ! -e "$out" ] || fail "$out of a refused command"; done
+run "${fit[@]}" --part -o fitted.yaml
+for out in /dev/full "$work" loop; do
+  refused 'cannot write' "${fit[@]}" -o "$out"
+  refused 'cannot write' evaluate gemm.csv --system h200-hgx --csv "$out"
+done
+
 # A question that was saved is the question that was asked.
 run sweep question.yaml -o swept
 [ -s swept/llama-3.1-8b/manifest.json ] || fail "a saved question cannot be swept"

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <thread>
 
+#include "reports/standard_output.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -104,6 +105,48 @@ TEST_F(AtomicFile, PermissionsFollowTheMask) {
   struct stat s {};
   ASSERT_EQ(stat((folder_ / "out.csv").c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 0777, mode_t{0640});
+}
+
+// Or a private file would be published by the run that replaces it.
+TEST_F(AtomicFile, PermissionsOfAFileThatIsThereStay) {
+  for (const mode_t mode : {0600u, 0640u, 0755u}) {
+    write_file(folder_ / "out.csv", "x");
+    ASSERT_EQ(chmod((folder_ / "out.csv").c_str(), mode), 0);
+    write_file(folder_ / "out.csv", "y");
+    struct stat s {};
+    ASSERT_EQ(stat((folder_ / "out.csv").c_str(), &s), 0);
+    EXPECT_EQ(s.st_mode & 0777, mode);
+  }
+}
+
+TEST_F(AtomicFile, WhatIsReadIsNotOverwritten) {
+  fs::create_directory(folder_ / "tables");
+  for (const char* name : {"own.csv", "tables/a.csv", "tables/notes.md"}) write_file(folder_ / name, "x");
+  fs::create_symlink("own.csv", folder_ / "link");
+  const std::vector<std::string> inputs{(folder_ / "own.csv").string(), (folder_ / "tables").string(),
+                                        "llama-3.1-8b"};
+  for (const char* name : {"own.csv", "link", "./tables/../own.csv", "tables/a.csv"})
+    EXPECT_THAT(error_of([&] { refuse_to_overwrite("-o", folder_ / name, inputs); }),
+                HasSubstr("is read; written, it would be lost"))
+        << name;
+  for (const char* name : {"new.csv", "tables/b.csv", "tables/notes.md", "tables", "nowhere/x"})
+    EXPECT_NO_THROW(refuse_to_overwrite("-o", folder_ / name, inputs)) << name;
+  EXPECT_NO_THROW(refuse_to_overwrite("-o", "", inputs));
+}
+
+// With --json the document takes standard output: what else is asked for there would go nowhere.
+TEST_F(AtomicFile, StandardOutputBesideADocumentIsRefused) {
+  EXPECT_TRUE(in_child([&] {
+    const SilentOutput silent;
+    for (const char* name : {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+      if (error_of([&] { write_file(name, "x"); }).find("the document of --json") == std::string::npos)
+        return false;
+    }
+    write_file("/dev/null", "x");
+    write_file(folder_ / "out.csv", "x");
+    return true;
+  }));
+  EXPECT_THAT(names(), ElementsAre("out.csv"));
 }
 
 TEST_F(AtomicFile, SymbolicLinkStaysAndItsTargetIsReplaced) {
