@@ -10,7 +10,6 @@
 
 #include "hardware/machine/frameworks.hpp"
 #include "sim/base/file_name.hpp"
-#include "sim/base/folder.hpp"
 #include "sim/base/harmless.hpp"
 
 namespace shardline {
@@ -33,6 +32,15 @@ std::vector<std::string> shipped_calibrations(const std::filesystem::path& folde
 template <class Q>
 Q positive(const Reader& r) {
   return r.quantity<Q>(Q(1), Q(kMost<Q>));
+}
+
+// None (an ideal machine), or what light needs for 30 cm at least: less is a slip of a unit.
+Seconds time_of(const Reader& r) {
+  const Seconds time = r.quantity<Seconds>(Seconds(0), Seconds(1));
+  if (time > Seconds(0) && time < Seconds(1e-9))
+    r.fault(fmt::format("{}: {} is shorter than anything of a machine: expected 0 s, or 1 ns to 1 s",
+                        r.path(), to_string(time)));
+  return time;
 }
 
 double fraction(const Reader& r) { return r.number(0.01, 1.0); }
@@ -185,7 +193,7 @@ Device read_device(const Reader& r) {
 
   if (const auto v = r.find("power_limit_w")) d.power_limit = v->number(10, 10'000);
   if (const auto v = r.find("multiprocessors")) d.multiprocessors = static_cast<int>(v->integer(1, 4096));
-  d.kernel_cost = r.at("kernel_cost").quantity<Seconds>(Seconds(0), Seconds(1));
+  d.kernel_cost = time_of(r.at("kernel_cost"));
   r.no_other_keys();
   return d;
 }
@@ -207,7 +215,7 @@ Passes read_passes(const Reader& r) {
 Runtime read_runtime(const Reader& r) {
   Runtime t;
   const auto seconds = [&](const char* key, Seconds& out) {
-    if (const auto v = r.find(key)) out = v->quantity<Seconds>(Seconds(0), Seconds(1));
+    if (const auto v = r.find(key)) out = time_of(*v);
   };
   seconds("ring_step", t.ring_step);
   seconds("send_recv", t.send_recv);
@@ -240,7 +248,7 @@ FabricSpec read_fabric(const Reader& r) {
   if (const auto nvlink = r.find("nvlink")) {
     f.nvlink.switches = static_cast<int>(nvlink->at("switches").integer(1, 64));
     f.nvlink.bandwidth = positive<BytesPerSecond>(nvlink->at("bandwidth"));
-    f.nvlink.latency = nvlink->at("latency").quantity<Seconds>(Seconds(0), Seconds(1));
+    f.nvlink.latency = time_of(nvlink->at("latency"));
     f.nvlink.efficiency = fraction(nvlink->at("efficiency"));
     if (const auto multicast = nvlink->find("multicast")) f.nvlink.multicast = multicast->boolean();
     nvlink->no_other_keys();
@@ -249,7 +257,7 @@ FabricSpec read_fabric(const Reader& r) {
     NetworkSpec& n = f.network;
     n.present = true;
     n.bandwidth = positive<BytesPerSecond>(network->at("bandwidth"));
-    n.latency = network->at("latency").quantity<Seconds>(Seconds(0), Seconds(1));
+    n.latency = time_of(network->at("latency"));
     n.efficiency = fraction(network->at("efficiency"));
     n.host_link = positive<BytesPerSecond>(network->at("host_link"));
     if (const auto v = network->find("gpus_per_nic")) n.gpus_per_nic = static_cast<int>(v->integer(1, 64));
@@ -257,15 +265,14 @@ FabricSpec read_fabric(const Reader& r) {
     if (const auto v = network->find("nodes_per_leaf"))
       n.nodes_per_leaf = static_cast<int>(v->integer(1, 4096));
     if (const auto v = network->find("oversubscription")) n.oversubscription = v->number(1, 64);
-    if (const auto v = network->find("spine_latency"))
-      n.spine_latency = v->quantity<Seconds>(Seconds(0), Seconds(1));
+    if (const auto v = network->find("spine_latency")) n.spine_latency = time_of(*v);
     if (const auto p2p = network->find("send_recv")) {
-      n.send_recv_extra = p2p->at("latency").quantity<Seconds>(Seconds(0), Seconds(1)) - n.latency;
+      n.send_recv_extra = time_of(p2p->at("latency")) - n.latency;
       n.send_recv_share = fraction(p2p->at("efficiency")) / n.efficiency;
       p2p->no_other_keys();
     }
     if (const auto all = network->find("all_to_all")) {
-      n.all_to_all_extra = all->at("latency").quantity<Seconds>(Seconds(0), Seconds(1)) - n.latency;
+      n.all_to_all_extra = time_of(all->at("latency")) - n.latency;
       all->no_other_keys();
     }
     network->no_other_keys();
@@ -280,18 +287,6 @@ System parse_system(const std::string& file_name, const std::string& text,
   return read_system(document, std::filesystem::path(file_name).parent_path(), catalog_dir);
 }
 
-std::filesystem::path system_file(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
-  const std::filesystem::path path(name_or_path);
-  if (path.has_parent_path() || path.extension() == ".yaml" || path.extension() == ".yml") return path;
-  const std::vector<std::string> names = system_names(catalog_dir);
-  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
-    std::vector<std::string> details = expected_one_of(name_or_path, names);
-    details.push_back("or the path of a .yaml file");
-    throw UserError({Diagnostic{{}, "unknown system " + name_or_path, std::move(details)}});
-  }
-  return catalog_dir / (name_or_path + ".yaml");
-}
-
 System load_system(const std::string& name_or_path, const std::filesystem::path& catalog_dir,
                    const std::vector<std::string>& settings) {
   const std::filesystem::path file = system_file(name_or_path, catalog_dir);
@@ -301,17 +296,6 @@ System load_system(const std::string& name_or_path, const std::filesystem::path&
   s.settings = settings;
   add_kernels(s, s.kernels.framework, catalog_dir);
   return s;
-}
-
-std::vector<std::string> system_names(const std::filesystem::path& catalog_dir) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const std::filesystem::path& entry : folder_entries(catalog_dir, error)) {
-    if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
-  }
-  if (error) throw UserError("cannot read the folder " + catalog_dir.string() + ": " + error.message());
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 }  // namespace shardline
