@@ -152,7 +152,7 @@ void note_unmatched(const TypeRules& rules, const Model& m, const std::vector<Ma
 std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& m,
                                           std::vector<std::string>& notes, std::string* unread) {
   if (!reader.is_map()) {
-    reader.fault(reader.path() + ": expected a mapping");
+    reader.fault((reader.path().empty() ? "" : reader.path() + ": ") + "expected a mapping");
     return std::nullopt;
   }
   // hf_quant_config.json has its content one level deeper.

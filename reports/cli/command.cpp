@@ -151,6 +151,7 @@ void limit_memory_to(const std::string& text) {
 
 void declare(const Program& program, Declared& to) {
   to.app.description(program.summary);
+  to.app.name(program.name);  // and not what it was called by, which may hold anything
   to.app.set_version_flag("--version", [&program] { return version_text(program); });
   to.app.require_subcommand(1);
   to.app.footer(footer(program));
