@@ -7,13 +7,16 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
 
 #include "reports/plot.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -46,6 +49,21 @@ class TemporaryFile {
   std::string name_;
 };
 
+// Waits a little. A picture takes a second where the machine is busy: whoever interrupts does not wait for
+// it.
+void end_if_cancelled(pid_t child) {
+  try {
+    check_cancelled();
+  } catch (...) {
+    kill(child, SIGKILL);
+    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    throw;
+  }
+  constexpr timespec kPause{0, 2'000'000};
+  nanosleep(&kPause, nullptr);
+}
+
 // Nothing when gnuplot ended well, else the reason.
 std::optional<std::string> run_gnuplot(const TemporaryFile& script, const TemporaryFile& log) {
   std::string program = "gnuplot", defaults = "--default-settings", file = script.name();
@@ -61,8 +79,12 @@ std::optional<std::string> run_gnuplot(const TemporaryFile& script, const Tempor
   if (error == ENOENT) return "gnuplot was not found in PATH; install the Debian package gnuplot-nox";
   if (error != 0) return fmt::format("gnuplot did not start: {}", std::strerror(error));
   int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return fmt::format("waiting for gnuplot failed: {}", std::strerror(errno));
+  for (pid_t ended = 0; ended == 0;) {
+    ended = waitpid(child, &status, WNOHANG);
+    if (ended < 0 && errno != EINTR)
+      return fmt::format("waiting for gnuplot failed: {}", std::strerror(errno));
+    if (ended == 0) end_if_cancelled(child);
+  }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
   return "gnuplot failed: " + log.text();
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "reports/atomic_file.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/file_name.hpp"
 
@@ -43,6 +44,7 @@ std::vector<std::string> sorted(std::vector<std::string> names) {
 OutputFolder::OutputFolder(std::filesystem::path folder) : folder_(std::move(folder)), stage_(folder_) {}
 
 void OutputFolder::write(const std::string& name, std::string_view text, bool executable) {
+  check_cancelled();  // a file of megabytes takes tens of milliseconds to make, to hash and to write
   const std::filesystem::path path(name);
   for (const auto& part : path) {
     if (const auto fault = not_a_file_name(part.string()))

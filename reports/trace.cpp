@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "reports/json.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -44,7 +45,9 @@ std::string trace_json(const TraceNames& names, const std::vector<TraceEvent>& e
                        const std::vector<TraceFlow>& flows) {
   std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   bool first = true;
+  CancelCheck check;
   const auto put = [&](const std::string& event) {
+    check();
     if (!first) out += ",\n";
     first = false;
     out += event;

@@ -11,6 +11,7 @@
 
 #include "hardware/cost/kernel_list.hpp"
 #include "hardware/machine/system.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -315,6 +316,7 @@ Calibration read_calibration(const Reader& r) {
   }
   if (const auto machine = r.find("machine")) c.machine = read_machine(*machine);
   for (const Reader& item : r.at("fits").items()) {
+    check_cancelled();  // a calibration has hundreds, which takes tens of milliseconds
     c.fits.push_back(read_fit(item));
     if (!of_library(*c.fits.back().form)) c.fits.back().framework = c.framework;
     const KernelFit& last = c.fits.back();

@@ -11,6 +11,7 @@
 
 #include "planner/cli/serve_text.hpp"
 #include "reports/trace.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline::cli {
@@ -162,9 +163,15 @@ std::string requests_trace(const ServiceAnswer& a) {
   TraceNames names;
   std::vector<TraceEvent> events;
   std::vector<Lanes> lanes(static_cast<std::size_t>(a.question.replicas));
-  for (const ServedTimeline::Step& s : timeline.steps()) events.push_back(step_event(s));
-  for (const ServedTimeline::Request& r : timeline.requests())
+  CancelCheck check;
+  for (const ServedTimeline::Step& s : timeline.steps()) {
+    check();
+    events.push_back(step_event(s));
+  }
+  for (const ServedTimeline::Request& r : timeline.requests()) {
+    check();
     add_request(r, lanes.at(r.replica).take(r.request.came, r.request.last), events);
+  }
   for (int replica = 0; replica < a.question.replicas; ++replica) {
     names.processes.push_back({replica, fmt::format("replica {}", replica)});
     names.lanes.push_back({{replica, 0}, "steps"});

@@ -60,9 +60,8 @@ class Play {
     const auto layers = static_cast<double>(h.source.kind_of.size());
     std::map<int, TaskId> posted;  // the last descriptors that a rank has submitted
     std::vector<TaskId> ends;
-    CancelCheck check;
     for (const Flow& f : flows_of(h, costs_.by_layer)) {
-      check();
+      check_cancelled();  // its load is over all links of the fabric
       const double done = costs_.by_layer ? (f.layer + 1) / layers : 1;
       const Seconds ready = std::max(t.begin + t.prefill * done, t.room);
       const int from = t.source_gpu + f.from, to = t.target_gpu + f.to;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
@@ -53,7 +55,11 @@ void Sha256::add(std::string_view piece) {
     add_block(state_, rest_);
     rest_.clear();
   }
-  for (; piece.size() >= kBlock; piece.remove_prefix(kBlock)) add_block(state_, piece.substr(0, kBlock));
+  CancelCheck check;
+  for (; piece.size() >= kBlock; piece.remove_prefix(kBlock)) {
+    check();
+    add_block(state_, piece.substr(0, kBlock));
+  }
   rest_ += piece;
 }
 

@@ -7,8 +7,10 @@
 
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/engine/resize_asking.hpp"
 
 namespace shardline {
+
 void Engine::run(const TaskGraph& graph, const Machine& machine, Timeline& out) {
   rates_ = nullptr;
   background_ = nullptr;
@@ -38,7 +40,7 @@ void Engine::execute(const TaskGraph& graph, const Machine& machine, Timeline& o
   machine_ = &machine;
   ++run_;
   if (pools_.size() < graph.resource_bound()) pools_.resize(graph.resource_bound());
-  out.spans.resize(graph.size());
+  resize_asking(out.spans, graph.size());
   replayed_ = method_ == Method::automatic && rates_ == nullptr && background_ == nullptr && replay(out);
   if (replayed_) return;
   ++run_;
@@ -78,7 +80,7 @@ double Engine::weight(TaskId task, double alone_time) const {
 bool Engine::replay(Timeline& out) {
   const auto count = static_cast<TaskId>(graph_->size());
   for (TaskId task = 0; task < count; ++task) {
-    if (task % (1U << 16) == 0) check_cancelled();
+    if (task % (1U << 12) == 0) check_cancelled();  // a task with many demands takes microseconds
     Seconds ready;
     for (const TaskId d : graph_->dependencies(task)) ready = std::max(ready, out.spans[d].end);
     const double drain = ready.value + graph_->latency(task).value;
@@ -101,16 +103,12 @@ bool Engine::replay(Timeline& out) {
 void Engine::prepare() {
   CancelCheck check;
   const std::size_t count = graph_->size();
-  const auto ask = [many = count > (1U << 16)] {  // to make room for so many takes milliseconds
-    if (many) check_cancelled();
-  };
-  flows_.assign(count, Flow{});
-  ask();
-  claims_.resize(graph_->demand_count());
-  ask();
-  successors_.resize(graph_->dependency_count());
-  ask();
-  successors_begin_.assign(count + 1, 0);
+  flows_.clear();
+  resize_asking(flows_, count);
+  resize_asking(claims_, graph_->demand_count());
+  resize_asking(successors_, graph_->dependency_count());
+  successors_begin_.clear();
+  resize_asking(successors_begin_, count + 1);
   for (TaskId task = 0; task < count; ++task) {
     check();
     const auto dependencies = graph_->dependencies(task);
