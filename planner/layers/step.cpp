@@ -224,9 +224,8 @@ class RoundRoom {
   std::array<std::size_t, 4> first_{};
 };
 
-// The same of the program, whose runs are those of run_layers() and two more. Before any chunk: behind them
-// the allocator sorts millions of small pieces that they gave back, for a tenth of a second, before it finds
-// room.
+// The same of the program: the runs of run_layers() and two more. Before any chunk: behind them the allocator
+// sorts millions of small pieces that they gave back, for a tenth of a second, before it finds room.
 void reserve_program(Schedule& schedule, const Plan& p, const std::vector<StageLayers>& stages,
                      std::size_t rounds) {
   std::size_t runs = 0;

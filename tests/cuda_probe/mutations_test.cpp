@@ -23,65 +23,56 @@ using testing::MadeOfKinds;
 
 constexpr int kTries = 6;
 
+// The first such case of a strategy.
+template <class Wanted>
+void add_first(std::vector<MadeOfKinds>& all, const char* name, Wanted wanted) {
+  for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {
+    if (!wanted(c)) continue;
+    all.push_back({c.what, cli::verify_schedule(c), c.kinds});
+    return;
+  }
+  ADD_FAILURE() << "no such case of " << name;
+}
+
+bool says(const cli::VerifyCase& c, const char* words) { return c.what.find(words) != std::string::npos; }
+bool of_all_ranks(const cli::VerifyCase& c) { return c.charges == Charges::every_rank; }
+
 std::vector<MadeOfKinds> all_of_kinds() {
   std::vector<MadeOfKinds> all;
   for (Made& made : all_made())
     all.push_back({made.name, std::move(made.schedule), {std::move(made.problem)}});
   all.push_back(testing::layers_of_kinds());
-  // Keys that an index chooses: of whole caches, and of caches that ranks share.
   for (const char* name : {"tensor", "kv_shard"}) {
-    for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {
-      if (c.what.find("index") == std::string::npos || c.plan.batch < 4 || c.charges != Charges::every_rank)
-        continue;
-      all.push_back({c.what, cli::verify_schedule(c), c.kinds});
-      break;
-    }
-  }
-  // Blocks that an index chooses for each KV head.
-  for (const char* name : {"tensor", "kv_shard"}) {
-    for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {
-      if (c.what.find("chosen blocks") == std::string::npos || c.plan.batch < 4 || c.plan.tpa > 1 ||
-          c.charges != Charges::every_rank)
-        continue;
-      all.push_back({c.what, cli::verify_schedule(c), c.kinds});
-      break;
-    }
+    // Keys that an index chooses: of whole caches, and of caches that ranks share.
+    add_first(all, name, [](const cli::VerifyCase& c) {
+      return of_all_ranks(c) && says(c, "index") && c.plan.batch >= 4;
+    });
+    // Blocks that an index chooses for each KV head.
+    add_first(all, name, [](const cli::VerifyCase& c) {
+      return of_all_ranks(c) && says(c, "chosen blocks") && c.plan.batch >= 4 && c.plan.tpa == 1;
+    });
   }
   // The same of context-parallel ranks, which gather the keys.
-  for (const char* layers : {"index", "chosen blocks"}) {
-    bool any = false;
-    for (const cli::VerifyCase& c : cli::verify_cases(strategy("allgather_kv"))) {
-      if (c.what.find(layers) == std::string::npos || c.what.find("12 new") == std::string::npos) continue;
-      all.push_back({c.what, cli::verify_schedule(c), c.kinds});
-      any = true;
-      break;
-    }
-    if (!any) ADD_FAILURE() << "no such case of " << layers;
-  }
+  for (const char* layers : {"index", "chosen blocks"})
+    add_first(all, "allgather_kv",
+              [&](const cli::VerifyCase& c) { return says(c, layers) && says(c, "12 new"); });
   // Rows of several tokens, beside a window, all of them and those that an index chooses: a prompt behind
   // cached tokens makes some.
-  for (const cli::VerifyCase& c : cli::verify_cases(strategy("tensor"))) {
-    if (c.what.find("rows of 2") == std::string::npos || c.what.find("12 new") == std::string::npos ||
-        c.plan.tpa > 1 || c.charges != Charges::every_rank)
-      continue;
-    all.push_back({c.what, cli::verify_schedule(c), c.kinds});
-    break;
-  }
+  add_first(all, "tensor", [](const cli::VerifyCase& c) {
+    return of_all_ranks(c) && says(c, "rows of 2") && says(c, "12 new") && c.plan.tpa == 1;
+  });
   // Linear attention: decoding requests, a prompt behind cached tokens, heads over ranks that share caches.
   const auto add_states = [&](const char* name, auto wanted) {
-    for (const cli::VerifyCase& c : cli::verify_cases(strategy(name))) {
-      if (!has_recurrence(c.study.model) || c.charges != Charges::every_rank || !wanted(c)) continue;
-      all.push_back({c.what, cli::verify_schedule(c), c.kinds});
-      return;
-    }
-    ADD_FAILURE() << "no such case of " << name;
+    add_first(all, name, [&](const cli::VerifyCase& c) {
+      return has_recurrence(c.study.model) && of_all_ranks(c) && wanted(c);
+    });
   };
   add_states("tensor", [](const cli::VerifyCase& c) { return c.plan.tpa == 2 && c.plan.batch == 4; });
   add_states("tensor", [](const cli::VerifyCase& c) {
     return c.study.batch.prefills() && c.study.batch.prefill.front().cached == 36 && c.plan.tpa == 1;
   });
   add_states("tensor", [](const cli::VerifyCase& c) {
-    return c.what.find("Mamba-2") != std::string::npos && c.plan.tpa == 2 && c.plan.batch == 4;
+    return says(c, "Mamba-2") && c.plan.tpa == 2 && c.plan.batch == 4;
   });
   add_states("helix", [](const cli::VerifyCase& c) { return c.plan.kvp == 2 && c.plan.batch == 4; });
   return all;
