@@ -1,7 +1,8 @@
-"""Command lines that files carry are run again by a shell as they stand: that of run.json writes the same files, and those
-of its winners simulate them. Usage: replayed.py BINARY"""
+"""Command lines that files and answers carry are run again by a shell as they stand: that of run.json writes the same files,
+those of its winners simulate them, and those that plan names next do what they say. Usage: replayed.py BINARY"""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,15 +25,36 @@ def shell(command):
         fail(f"exit {ran.returncode} of {command}: {ran.stderr}")
 
 
+def follow_plan():
+    """A file whose name has all that a shell obeys, in commands that are broken over lines of 80 columns."""
+    saved = "it's a; $HOME `touch ran` 'b' \"c\" and so on.yaml"
+    said = subprocess.run([BINARY, "plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "16",
+                           "--save", saved], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if said.returncode != 0:
+        fail(said.stderr)
+    text = said.stdout[said.stdout.index("\nnext:\n"):]
+    commands = re.findall(r"^  (shardline (?:.*\\\n)*.*)$", text, re.MULTILINE)
+    if len(commands) < 3 or not any("\n" in c for c in commands):
+        fail(f"commands of plan: {text}")
+    for command in commands:
+        shell(command)
+    if os.path.exists("ran") or not os.path.exists("out/trace.json"):
+        fail(f"not what the commands of plan say: {os.listdir('.')}")
+    shutil.rmtree("out")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         scenario, out = "it's small $HOME.yaml", "out put/`x`; 'y' \"z\""
         shutil.copy(f"{GOLDEN}/small.yaml", scenario)
+        follow_plan()
         first = subprocess.run([BINARY, "sweep", scenario, "-o", out, "--set", "device.memory.bandwidth=7 TB/s"],
                                capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if first.returncode != 0:
             fail(first.stderr)
+        if "gnuplot failed" in first.stdout:  # the command is a text of the pictures
+            fail(first.stdout)
         models = sorted(os.listdir(out))
         records = {m: json.load(open(os.path.join(out, m, "run.json"))) for m in models}
         texts = {m: open(os.path.join(out, m, "frontier.csv")).read() for m in models}
