@@ -73,7 +73,9 @@ bool of_qwen_moe(const Model& m) {
 }
 
 Complaint cp_model(const Case& c, const Plan& p) {
-  if (!prefill_cp(p) || has_latents(c.model) || of_qwen_moe(c.model)) return std::nullopt;
+  if (!prefill_cp(p)) return std::nullopt;
+  if (has_recurrence(c.model)) return c.model.name + " has layers that keep a state";
+  if (has_latents(c.model) || of_qwen_moe(c.model)) return std::nullopt;
   return c.model.name + " is neither of MLA nor a Qwen model with experts";
 }
 
@@ -107,10 +109,8 @@ Complaint cp_device(const Case& c, const Plan& p) {
 }
 
 Complaint cp_ranks(const Case& c, const Plan& p) {
-  constexpr int kMost = 8;
-  const int tp = p.ranks_per_stage();
-  if (!prefill_cp(p) || !has_sparse_latents(c.model) || tp <= kMost) return std::nullopt;
-  return fmt::format("{} of sparse attention on {} ranks", c.model.name, tp);
+  if (!prefill_cp(p) || !has_sparse_latents(c.model) || p.ranks_per_stage() <= 8) return std::nullopt;
+  return fmt::format("{} of sparse attention on {} ranks", c.model.name, p.ranks_per_stage());
 }
 
 // entrypoints/engine.py, _calculate_rank_ranges: stages per node and nodes per stage are whole numbers, by
@@ -272,7 +272,9 @@ constexpr LaunchRule kPlans[]{
     {"kv_heads", "attention TP divides the KV heads, or is a multiple of them and copies them",
      "sgl-project/sglang python/sglang/srt: layers/linear.py:950-955@49e384ce9d",
      [](const Case& c, const Plan& p) { return uneven_kv_heads(c, layout(c, p).tpa); }},
-    {"cp_model", "prefill context parallelism is of DeepSeek's MLA and of Qwen models with experts",
+    {"cp_model",
+     "prefill context parallelism is of DeepSeek's MLA and of Qwen models with experts, without layers that "
+     "keep a state",
      "sgl-project/sglang python/sglang/srt: models/deepseek_v2.py:1528, models/qwen3_moe.py:971, "
      "models/qwen2_moe.py:829@49e384ce9d",
      cp_model},

@@ -157,7 +157,7 @@ class KindBoxes {
   // As RecurrentFlow binds them.
   void add_states(const PartShape& part, std::vector<CacheBox>& out) const {
     for (int r = 0; r < p_.group(); ++r) {
-      const auto values = value_heads(a_, p_, r % out_proj_ranks(p_));
+      const auto values = state_heads(a_, p_, r);
       const auto own = part.part == CachePart::conv_keys ? key_heads_of(state_rule(a_), values) : values;
       if (own.first < own.second)
         out.push_back(

@@ -124,7 +124,7 @@ long long descriptors_of(const CachePiece& p, const CacheBox& source, const Cach
   const bool by_tokens = order(pages.source) == PageOrder::tokens_first,
              same = order(pages.source) == order(pages.target);
   if (same && by_tokens) return each * (all ? p.runs.runs : p.runs.tokens);
-  if (same) return each * (p.runs.whole + (p.runs.runs - p.runs.whole) * units);
+  if (same) return each * (p.runs.whole + (p.runs.runs - p.runs.whole) * units - p.runs.around * (units - 1));
   // One side has a token's heads together, the other a head's tokens.
   const long long tokens = p.runs.tokens * units;
   if (units == 1) return each * ((by_tokens ? source : target).units.size() == 1 ? p.runs.runs : tokens);

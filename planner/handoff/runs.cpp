@@ -28,7 +28,17 @@ class Runs {
     if (open_.rows == 0) return;
     count_.tokens += open_.rows;
     ++count_.runs;
-    count_.whole += open_.rows == source_page_ && open_.rows == target_page_ ? 1 : 0;
+    const bool whole = open_.rows == source_page_ && open_.rows == target_page_;
+    count_.whole += whole ? 1 : 0;
+    const std::int64_t source = open_.source_row - open_.source_row % source_page_,
+                       target = open_.target_row - open_.target_row % target_page_;
+    if (open_.source_row == source && open_.target_row == target) {
+      first_source_ = source;
+      first_target_ = target;
+    }
+    const bool ends = open_.source_row + open_.rows == source + source_page_ &&
+                      open_.target_row + open_.rows == target + target_page_;
+    count_.around += ends && !whole && first_source_ == source && first_target_ == target ? 1 : 0;
     if (list_) list_->push_back(open_);
     open_.rows = 0;
   }
@@ -38,6 +48,11 @@ class Runs {
     count_.tokens += (count_.tokens - before.tokens) * times;
     count_.runs += (count_.runs - before.runs) * times;
     count_.whole += (count_.whole - before.whole) * times;
+    count_.around += (count_.around - before.around) * times;
+    if (first_source_ >= 0) {
+      first_source_ += source_rows * times;
+      first_target_ += target_rows * times;
+    }
     open_.source_row += source_rows * times;
     open_.target_row += target_rows * times;
   }
@@ -48,6 +63,8 @@ class Runs {
   const std::int64_t source_page_, target_page_;
   std::vector<PageRun>* const list_;
   PageRun open_;
+  // The last pages that a run began on both sides: their first rows.
+  std::int64_t first_source_ = -1, first_target_ = -1;
   RunCount count_;
 };
 

@@ -13,6 +13,9 @@ struct PageRun {
 struct RunCount {
   std::int64_t tokens = 0, runs = 0;
   std::int64_t whole = 0;  // of the runs, those that fill their page on both sides
+  // Pages of which one run begins both sides and another one ends both: where heads lie one behind the other,
+  // the end of a head's rows and the beginning of the next one's follow one another.
+  std::int64_t around = 0;
   bool operator==(const RunCount&) const = default;
 };
 

@@ -153,7 +153,10 @@ Bytes activation_bytes(const Case& c, const Plan& p) {
 Bytes buffer_bytes(const Case& c, const Plan& p) {
   Bytes decode, prefill;
   for (const Attention& a : c.model.attentions) {
-    if (a.recurrent()) continue;  // sums of tokens alone, which other layers have, too
+    if (a.recurrent()) {  // sums of tokens, which other layers have, too, and exchanges of heads
+      prefill = std::max(prefill, recurrent_buffers(c, a, p));
+      continue;
+    }
     if (c.batch.decodes()) decode = std::max(decode, decode_buffers(c, a, p));
     if (c.batch.prefills()) prefill = std::max(prefill, strategy(p.strategy).prefill_buffers(c, a, p));
   }

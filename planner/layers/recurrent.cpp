@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/memory.hpp"
 #include "planner/layers/recurrent_flow.hpp"
 #include "planner/layers/sparse_attention.hpp"
 
@@ -13,10 +16,12 @@ namespace shardline {
 namespace {
 
 constexpr Count kConvBytes = 2;  // BF16, whatever the state's type [M14]
+// Logarithms of decays are float32 (sgl-project/sglang 49e384ce9d, python/sglang/srt:
+// layers/attention/fla/fused_gdn_gating.py:57).
+constexpr double kDecayBytes = 4;
 
-RecurrentShape shape_of(const Attention& a, const Plan& p) {
+RecurrentShape shape_of(const Attention& a, const RecurrentHeads& h) {
   const DeltaRule d = state_rule(a);
-  const RecurrentHeads h = recurrent_heads(a, p);
   RecurrentShape s;
   s.decay = d.channel_decay ? StateDecay::per_channel : StateDecay::per_head;
   if (a.mamba) s.decay = StateDecay::added;
@@ -52,10 +57,73 @@ Dtype state_math(const Case& c) {
 std::vector<Segment> prompt_segments(const Case& c, const Plan& p, const ContextStep* prefills) {
   if (p[kPrefillChunk] == 0) return asked_segments(c, p, Asked::prefill);
   std::vector<Segment> round;
-  for (const Interval& i : prefills->queries(0)) {
-    if (i.request != kPadding && i.size() > 0) round.push_back({i.begin, i.size()});
-  }
+  for (const Interval& i : whole_prompts(*prefills)) round.push_back({i.begin, i.size()});
   return round;
+}
+
+RecurrentHeads heads_of(const DeltaRule& d, std::pair<Count, Count> values) {
+  const auto keys = key_heads_of(d, values);
+  return {keys.second - keys.first, values.second - values.first};
+}
+
+// Of which context-parallel rank k keeps states, the TP rank with most.
+RecurrentHeads state_heads_of(const Attention& a, const Plan& p, int k) {
+  RecurrentHeads most;
+  for (int t = 0; t < p.tpa; ++t) {
+    const RecurrentHeads own = heads_of(state_rule(a), state_heads(a, p, k * p.tpa + t));
+    most.key = std::max(most.key, own.key);
+    most.value = std::max(most.value, own.value);
+  }
+  return most;
+}
+
+// The rank with most of them.
+RecurrentHeads most_state_heads(const Attention& a, const Plan& p) {
+  if (p.cp == 1) return recurrent_heads(a, p);
+  RecurrentHeads most;
+  for (int k = 0; k < p.cp; ++k) {
+    const RecurrentHeads own = state_heads_of(a, p, k);
+    most.key = std::max(most.key, own.key);
+    most.value = std::max(most.value, own.value);
+  }
+  return most;
+}
+
+// Of one token: queries, keys and values of heads, and what they are decayed and corrected by; the outputs.
+double exchanged_bytes(const Case& c, const Attention& a, const RecurrentHeads& h) {
+  const DeltaRule d = state_rule(a);
+  const double decays = static_cast<double>(h.value) * (d.channel_decay ? d.key_dim : 1);
+  return (static_cast<double>(shape_of(a, h).channels()) + static_cast<double>(h.value)) *
+             activation_size(c) +
+         kDecayBytes * decays;
+}
+double output_bytes(const Case& c, const Attention& a, Count values) {
+  return static_cast<double>(values * state_rule(a).value_dim) * activation_size(c);
+}
+
+// Tokens to heads: a rank sends of its tokens every other rank's heads, beyond the key heads copies of them.
+void add_to_heads(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const RowOps& ops) {
+  b.exchange("tokens to heads", Part::exchange, OpKind::all_to_all, {p.cp, p.tpa}, Bytes(0));
+  std::vector<double> widths;
+  double all = 0;
+  for (int k = 0; k < p.cp; ++k) all += widths.emplace_back(exchanged_bytes(c, a, state_heads_of(a, p, k)));
+  std::vector<Shape> shapes;
+  for (std::size_t k = 0; k < widths.size(); ++k)
+    shapes.emplace_back(ExchangeShape{Bytes(static_cast<double>(ops.rows()[k]) * (all - widths[k]))});
+  b.vary(shapes);
+}
+
+void add_to_tokens(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const RowOps& ops) {
+  b.exchange("heads to tokens", Part::exchange, OpKind::all_to_all, {p.cp, p.tpa}, Bytes(0));
+  Count all = 0;
+  for (const Count rows : ops.rows()) all += rows;
+  std::vector<Shape> shapes;
+  for (int k = 0; k < p.cp; ++k) {
+    const Count others = all - ops.rows()[static_cast<std::size_t>(k)];
+    shapes.emplace_back(ExchangeShape{
+        Bytes(static_cast<double>(others) * output_bytes(c, a, state_heads_of(a, p, k).value))});
+  }
+  b.vary(shapes);
 }
 
 // The products with the layer's input. The gate is made beside queries, keys and values where it is as wide
@@ -119,20 +187,29 @@ std::pair<Count, Count> value_heads(const Attention& a, const Plan& p, int t) {
   return {std::min(all, own * t), std::min(all, own * (t + 1))};
 }
 
+std::pair<Count, Count> state_heads(const Attention& a, const Plan& p, int r) {
+  const std::pair<Count, Count> all = value_heads(a, p, r % out_proj_ranks(p));
+  if (p.cp == 1) return all;
+  const Count each = rank_share(all.second - all.first, p.cp), first = all.first + each * (r / p.tpa % p.cp);
+  return {std::min(first, all.second), std::min(first + each, all.second)};
+}
+
 std::pair<Count, Count> key_heads_of(const DeltaRule& d, std::pair<Count, Count> values) {
   const Count each = d.value_heads / d.key_heads;
   if (values.first == values.second) return {0, 0};
   return {values.first / each, (values.second + each - 1) / each};
 }
 
-Count recurrent_channels(const Attention& a, const Plan& p) { return shape_of(a, p).channels(); }
+Count recurrent_channels(const Attention& a, const Plan& p) {
+  return shape_of(a, recurrent_heads(a, p)).channels();
+}
 
 Count recurrent_values(const Attention& a, const Plan& p) {
   return recurrent_heads(a, p).value * state_rule(a).value_dim;
 }
 
 Bytes rank_state_bytes(const Attention& a, const Plan& p) {
-  const RecurrentShape s = shape_of(a, p);
+  const RecurrentShape s = shape_of(a, most_state_heads(a, p));
   return Bytes(static_cast<double>(s.state()) * bytes_per_element(state_rule(a).state) +
                static_cast<double>(s.channels() * (s.taps - 1) * kConvBytes));
 }
@@ -140,6 +217,12 @@ Bytes rank_state_bytes(const Attention& a, const Plan& p) {
 Bytes recurrent_cache_bytes(const Case& c, const Attention& a, const Plan& p) {
   const auto requests = static_cast<double>(requests_in(c.batch.decode) + requests_in(c.batch.prefill));
   return rank_state_bytes(a, p) * (requests * p.batch * p.in_flight);
+}
+
+Bytes recurrent_buffers(const Case& c, const Attention& a, const Plan& p) {
+  if (p.cp == 1 || !c.batch.prefills()) return Bytes(0);
+  const RecurrentHeads h = recurrent_heads(a, p);
+  return Bytes(2 * prefill_rows(c, p) * (exchanged_bytes(c, a, h) + output_bytes(c, a, h.value)));
 }
 
 AttentionWeights recurrent_weights(const Case& c, const Attention& a, const Plan& p) {
@@ -172,6 +255,13 @@ std::optional<std::string> too_many_for_states(const Model& m, const Plan& p) {
       return fmt::format(
           "{} ranks share the layers with a state, whose {} groups (Mamba-2) they do not divide",
           out_proj_ranks(p), a.mamba->groups);
+    const Count heads = a.recurrent() ? rank_share(state_rule(a).value_heads, out_proj_ranks(p)) : 0;
+    if (a.recurrent() && p.cp > 1 && rank_share(heads, rank_share(heads, p.cp)) < p.cp)
+      return fmt::format(
+          "cp={} ranks take heads for tokens in layers with a state, of which a TP rank has {}: fewer of "
+          "them "
+          "have some",
+          p.cp, heads);
     if (!a.delta || out_proj_ranks(p) <= a.delta->value_heads) continue;
     return fmt::format("{} ranks share the layers with a state, which have {} heads of values",
                        out_proj_ranks(p), a.delta->value_heads);
@@ -179,20 +269,53 @@ std::optional<std::string> too_many_for_states(const Model& m, const Plan& p) {
   return std::nullopt;
 }
 
+Tokens whole_prompts(const ContextStep& step) {
+  std::map<std::int32_t, Interval> all;
+  for (int k = 0; k < step.p.cp; ++k) {
+    for (const Interval& i : step.layout.fresh[static_cast<std::size_t>(k)]) {
+      if (i.request == kPadding || i.size() == 0) continue;
+      Interval& whole = all.try_emplace(i.request, Interval{i.request, i.begin, i.last() + 1}).first->second;
+      whole.begin = std::min(whole.begin, i.begin);
+      whole.end = std::max(whole.end, i.last() + 1);
+    }
+  }
+  Tokens out;
+  for (const auto& [request, interval] : all) out.push_back(interval);
+  return out;
+}
+
 void add_recurrent(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const RowOps& ops,
-                   const ContextStep* prefills) {
+                   ContextStep* prefills) {
   add_projections(ops, c, a, p);
-  const RecurrentShape one = shape_of(a, p);
   const Dtype math = state_math(c);
   std::vector<RecurrentFlow> flows;
+  const bool exchanges = p.cp > 1;
+  const auto state = [&](const char* name, OpKind kind, const std::function<RecurrentShape(int)>& shape) {
+    b.recurrent(name, kind, math, shape(0));
+    if (!exchanges) return;
+    std::vector<Shape> shapes;
+    for (int k = 0; k < p.cp; ++k) shapes.emplace_back(shape(k));
+    b.vary(shapes);
+  };
   // Requests that decode and prompts have kernels of their own, each the convolution and then the state.
   const auto add = [&](Asked asked, std::span<const Segment> segments) {
-    const RecurrentShape s = of_requests(one, segments, asked);
+    const auto shape = [&](int k) {
+      const RecurrentHeads h = exchanges ? state_heads_of(a, p, k) : recurrent_heads(a, p);
+      return of_requests(shape_of(a, h), segments, asked);
+    };
     RecurrentFlow& flow = flows.emplace_back(b, c, a, p, asked, prefills);
-    b.recurrent("convolve", OpKind::convolve, math, s);
+    if (exchanges) {
+      add_to_heads(b, c, a, p, ops);
+      flow.to_heads();
+    }
+    state("convolve", OpKind::convolve, shape);
     flow.convolve();
-    b.recurrent(asked == Asked::decode ? "update states" : "scan", OpKind::recur, math, s);
+    state(asked == Asked::decode ? "update states" : "scan", OpKind::recur, shape);
     flow.recur();
+    if (exchanges) {
+      add_to_tokens(b, c, a, p, ops);
+      flow.to_tokens();
+    }
   };
   if (c.batch.decodes()) add(Asked::decode, asked_segments(c, p, Asked::decode));
   if (prefills) add(Asked::prefill, prompt_segments(c, p, prefills));

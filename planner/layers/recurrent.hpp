@@ -1,7 +1,9 @@
 // Layers that keep a state, by the delta rule (gated DeltaNet, Kimi Delta Attention) or Mamba-2: projections,
 // the short convolution, and a state per request that every new token updates, decoding or of a prompt. Heads
 // are sharded over the ranks that share the output projection, whatever shards the caches of other layers; a
-// state is never split by context. planner/README.md [P30].
+// state is never split by context. Context-parallel ranks exchange their tokens of a prompt for heads before
+// the convolution, and heads for tokens behind the states, whatever their attention layers do.
+// planner/README.md [P30], [C23].
 #pragma once
 
 #include "planner/layers/row_ops.hpp"
@@ -22,12 +24,19 @@ struct RecurrentHeads {
 RecurrentHeads recurrent_heads(const Attention& a, const Plan& p);
 /// Value heads [first, second) of rank `t` of those.
 std::pair<Count, Count> value_heads(const Attention& a, const Plan& p, int t);
+/// Those of them of which rank `r` of an attention group keeps states: all; under context parallelism its
+/// part of those of its TP rank.
+std::pair<Count, Count> state_heads(const Attention& a, const Plan& p, int r);
 /// Key heads [first, second) that value heads [first, second) use.
 std::pair<Count, Count> key_heads_of(const DeltaRule& d, std::pair<Count, Count> values);
 
 /// Numbers of queries, keys and values of one token, and of the outputs, on the rank with most.
 Count recurrent_channels(const Attention& a, const Plan& p);
 Count recurrent_values(const Attention& a, const Plan& p);
+
+/// [P5] Both sides of the exchange of context-parallel ranks: what a rank has of its tokens before the
+/// convolution and behind the states.
+Bytes recurrent_buffers(const Case& c, const Attention& a, const Plan& p);
 
 /// The state of one request of one layer on the rank with most: its matrices in their own type, and the last
 /// rows of the convolution in BF16 [M14].
@@ -46,6 +55,9 @@ std::optional<std::string> too_many_for_states(const Model& m, const Plan& p);
 
 /// Everything between the norm and the output projection. `prefills` of the step, or null.
 void add_recurrent(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, const RowOps& ops,
-                   const ContextStep* prefills);
+                   ContextStep* prefills);
+
+/// New tokens of the prompts of a step or round, as one interval of each request.
+Tokens whole_prompts(const ContextStep& step);
 
 }  // namespace shardline

@@ -17,7 +17,7 @@ constexpr int kFlowChunk = 8;
 
 RecurrentFlow::RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p,
                              Asked asked, const ContextStep* prefills)
-    : b_(b), c_(c), a_(a), p_(p), asked_(asked) {
+    : b_(b), c_(c), a_(a), p_(p), asked_(asked), step_(prefills) {
   if (!on()) return;
   const auto add = [&](std::int32_t request, std::int64_t first, std::int64_t end) {
     One one{request, first, end, rows_, kept_rows_, state_rows_};
@@ -26,10 +26,8 @@ RecurrentFlow::RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention&
     state_rows_ += first > 0 ? 1 : 0;
     requests_.push_back(one);
   };
-  if (asked == Asked::prefill && p[kPrefillChunk] > 0) {
-    for (const Interval& i : prefills->queries(0)) {
-      if (i.request != kPadding && i.size() > 0) add(i.request, i.begin, i.end);
-    }
+  if (asked == Asked::prefill && (p[kPrefillChunk] > 0 || exchanges())) {
+    for (const Interval& i : whole_prompts(*prefills)) add(i.request, i.begin, i.end);
     return;
   }
   // Requests of all attention groups are numbered one after the other, those that decode first.
@@ -44,11 +42,114 @@ RecurrentFlow::RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention&
 
 template <class F>
 void RecurrentFlow::for_each_rank(F f) const {
-  const int sharers = out_proj_ranks(p_);
-  for (int r = 0; r < p_.dp * p_.group(); ++r) {
-    const std::pair<Count, Count> values = value_heads(a_, p_, r % sharers);
-    f(r, r / p_.group(), Own{values, key_heads_of(state_rule(a_), values)});
+  for (int r = 0; r < p_.dp * p_.group(); ++r) f(r, r / p_.group(), of_values(state_heads(a_, p_, r)));
+}
+
+RecurrentFlow::Own RecurrentFlow::of_values(std::pair<Count, Count> values) const {
+  return {values, key_heads_of(state_rule(a_), values)};
+}
+
+const Tokens& RecurrentFlow::own_tokens(int r) const {
+  return step_->layout.fresh[static_cast<std::size_t>(r / p_.tpa)];
+}
+
+template <class F>
+void RecurrentFlow::for_each_run(int r, F f) const {
+  std::int64_t row = 0;
+  for (const Interval& i : own_tokens(r)) {
+    const auto one = std::find_if(requests_.begin(), requests_.end(),
+                                  [&](const One& o) { return o.request == i.request; });
+    for (std::int64_t n = 0; i.stride > 1 && n < i.size(); ++n)
+      f(row + n, one->row + i.position(n) - one->first, std::int64_t{1});
+    if (i.stride == 1 && i.size() > 0) f(row, one->row + i.begin - one->first, i.size());
+    row += i.size();
   }
+}
+
+Count RecurrentFlow::decay_width() const {
+  const DeltaRule d = state_rule(a_);
+  return d.channel_decay ? d.key_dim : 1;
+}
+
+RecurrentFlow::RowSlots RecurrentFlow::row_slots(const char* channels, const char* decays,
+                                                 const char* betas) const {
+  const double act = bytes_per_element(c_.precision.activations);
+  return {slot(channels, act), slot(decays, 4), slot(betas, act)};
+}
+
+// Rows of tokens with these heads, as projected.
+void RecurrentFlow::bind_rows(const RowSlots& s, int r, const Own& own, TokensId rows, std::int64_t count) {
+  Dataflow& f = *b_.flow();
+  const int kind = attention_index(c_.model, a_);
+  const auto [first, end] = own.values;
+  const Count decay = decay_width();
+  f.size(s.channels, r, count, width(own));
+  f.size(s.decays, r, count, (end - first) * decay);
+  f.size(s.betas, r, count, end - first);
+  f.inputs.push_back({s.channels, r, Whole::channels, rows, channel_columns(own), kind});
+  f.inputs.push_back({s.decays, r, Whole::decay, rows, f.range(first * decay, end * decay), kind});
+  f.inputs.push_back({s.betas, r, Whole::beta, rows, f.range(first, end), kind});
+}
+
+void RecurrentFlow::to_heads() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const DeltaRule d = state_rule(a_);
+  const Count decay = decay_width();
+  const RowSlots own_rows =
+      row_slots("channels of own tokens", "decays of own tokens", "betas of own tokens");
+  rows_of_heads_ = row_slots("channels", "decays", "betas");
+  for_each_rank([&](int r, int, const Own& own) {
+    bind_rows(own_rows, r, of_tokens(r), f.tokens(own_tokens(r)), rows(own_tokens(r)));
+    f.size(rows_of_heads_.channels, r, rows_, width(own));
+    f.size(rows_of_heads_.decays, r, rows_, (own.values.second - own.values.first) * decay);
+    f.size(rows_of_heads_.betas, r, rows_, own.values.second - own.values.first);
+  });
+  for_each_rank([&](int r, int, const Own&) {
+    const Own here = of_tokens(r);
+    const Count keys = here.keys.second - here.keys.first;
+    for (int k = 0; k < p_.cp; ++k) {
+      const int to = k * p_.tpa + r % p_.tpa;
+      const Own there = of_values(state_heads(a_, p_, to));
+      const Count new_keys = there.keys.second - there.keys.first,
+                  values = there.values.second - there.values.first;
+      const Count key = there.keys.first - here.keys.first, value = there.values.first - here.values.first;
+      for_each_run(r, [&](std::int64_t row, std::int64_t target, std::int64_t n) {
+        const auto move = [&](SlotId from, SlotId into, Count column, Count at, Count columns) {
+          f.move(b_.previous(), {r, to, {from, row, n, column, columns}, {into, target, n, at, columns}});
+        };
+        const auto part = [&](Count column, Count at, Count columns) {
+          move(own_rows.channels, rows_of_heads_.channels, column, at, columns);
+        };
+        part(key * d.key_dim, 0, new_keys * d.key_dim);
+        part((keys + key) * d.key_dim, new_keys * d.key_dim, new_keys * d.key_dim);
+        part(2 * keys * d.key_dim + value * d.value_dim, 2 * new_keys * d.key_dim, values * d.value_dim);
+        move(own_rows.decays, rows_of_heads_.decays, value * decay, 0, values * decay);
+        move(own_rows.betas, rows_of_heads_.betas, value, 0, values);
+      });
+    }
+  });
+}
+
+void RecurrentFlow::to_tokens() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const Count dim = state_rule(a_).value_dim;
+  const SlotId own_rows = slot("outputs of own tokens", bytes_per_element(c_.precision.activations));
+  for_each_rank([&](int r, int, const Own&) {
+    const Own here = of_tokens(r);
+    f.size(own_rows, r, rows(own_tokens(r)), (here.values.second - here.values.first) * dim);
+    for (int k = 0; k < p_.cp; ++k) {
+      const int from = k * p_.tpa + r % p_.tpa;
+      const auto [first, end] = state_heads(a_, p_, from);
+      const Count column = (first - here.values.first) * dim, columns = (end - first) * dim;
+      for_each_run(r, [&](std::int64_t row, std::int64_t source, std::int64_t n) {
+        f.move(b_.previous(),
+               {from, r, {outputs_, source, n, 0, columns}, {own_rows, row, n, column, columns}});
+      });
+    }
+  });
+  outputs_ = own_rows;
 }
 
 // of(one) of each request: positions [first, second) of it.
@@ -102,8 +203,9 @@ void RecurrentFlow::convolve() {
   Dataflow& f = *b_.flow();
   const double act = bytes_per_element(c_.precision.activations);
   const int kind = attention_index(c_.model, a_), taps = state_rule(a_).conv;
-  const SlotId kept_rows = slot("kept channels", act), rows = slot("channels", act),
-               weight = slot("W convolution", act);
+  const SlotId kept_rows = slot("kept channels", act), weight = slot("W convolution", act);
+  if (!exchanges()) rows_of_heads_ = row_slots("channels", "decays", "betas");
+  const SlotId rows = rows_of_heads_.channels;
   convolved_ = slot("convolved channels", act);
   Action action;
   action.function = Function::convolve;
@@ -111,11 +213,10 @@ void RecurrentFlow::convolve() {
     const Count columns = width(own);
     const TokensId which = channel_columns(own);
     f.size(kept_rows, r, kept_rows_, columns);
-    f.size(rows, r, rows_, columns);
+    if (!exchanges()) bind_rows(rows_of_heads_, r, own, f.tokens(fresh(group)), rows_);
     f.size(weight, r, taps, columns);
     f.size(convolved_, r, rows_, columns);
     f.inputs.push_back({kept_rows, r, Whole::channels, f.tokens(kept(group)), which, kind});
-    f.inputs.push_back({rows, r, Whole::channels, f.tokens(fresh(group)), which, kind});
     f.inputs.push_back({weight, r, Whole::conv_weight, f.range(0, taps), which, kind});
     action.rank = r;
     for (const One& one : requests_) {
@@ -134,11 +235,12 @@ void RecurrentFlow::recur() {
   const DeltaRule d = state_rule(a_);
   const double act = bytes_per_element(c_.precision.activations), number = bytes_per_element(d.state);
   const int kind = attention_index(c_.model, a_);
-  const SlotId decays = slot("decays", 4), betas = slot("betas", act), old = slot("states before", number),
-               states = slot("states", number), skip = a_.mamba ? slot("W skip", 4) : SlotId(0);
+  const SlotId decays = rows_of_heads_.decays, betas = rows_of_heads_.betas,
+               old = slot("states before", number), states = slot("states", number),
+               skip = a_.mamba ? slot("W skip", 4) : SlotId(0);
   outputs_ = slot("outputs of states", act);
   const Count matrix = Count{d.key_dim} * d.value_dim, each = d.value_heads / d.key_heads;
-  const Count decay = d.channel_decay ? d.key_dim : 1;
+  const Count decay = decay_width();
   Action action;
   action.function = a_.mamba ? Function::state_space : Function::delta_rule;
   action.qk_dim = d.key_dim;
@@ -148,13 +250,10 @@ void RecurrentFlow::recur() {
   for_each_rank([&](int r, int group, const Own& own) {
     const Count first = own.values.first, end = own.values.second;
     const Count heads = end - first, keys = own.keys.second - own.keys.first;
-    const TokensId rows = f.tokens(fresh(group));
     const auto input = [&](SlotId s, Whole whole, TokensId list, std::int64_t count, Count per_head) {
       f.size(s, r, count, heads * per_head);
       f.inputs.push_back({s, r, whole, list, f.range(first * per_head, end * per_head), kind});
     };
-    input(decays, Whole::decay, rows, rows_, decay);
-    input(betas, Whole::beta, rows, rows_, 1);
     input(old, Whole::state, f.tokens(before(group)), state_rows_, matrix);
     if (a_.mamba) input(skip, Whole::skip, f.range(0, 1), 1, 1);
     f.size(states, r, all, heads * matrix);
@@ -199,20 +298,22 @@ void RecurrentFlow::gate() {
   action.gate_first = a_.mamba.has_value();
   action.v_dim = d.value_dim * (a_.mamba ? d.value_heads / d.key_heads : 1);
   action.logistic = d.channel_decay;
-  for_each_rank([&](int r, int group, const Own& own) {
+  for_each_rank([&](int r, int group, const Own&) {
+    const Own own = of_tokens(r);
     const Count columns = (own.values.second - own.values.first) * d.value_dim;
-    const TokensId rows = f.tokens(fresh(group)),
+    const std::int64_t n = exchanges() ? shardline::rows(own_tokens(r)) : rows_;
+    const TokensId rows = exchanges() ? f.tokens(own_tokens(r)) : f.tokens(fresh(group)),
                    which = f.range(own.values.first * d.value_dim, own.values.second * d.value_dim);
-    f.size(gates, r, rows_, columns);
-    f.size(result, r, rows_, columns);
+    f.size(gates, r, n, columns);
+    f.size(result, r, n, columns);
     f.inputs.push_back({gates, r, Whole::gate, rows, which, kind});
     f.outputs.push_back({result, r, Whole::attention_output, rows, which, kind});
     action.rank = r;
     action.heads = static_cast<int>(own.values.second - own.values.first);
-    if (columns == 0) return;
+    if (columns == 0 || n == 0) return;
     f.act(b_.previous(), action,
-          std::array{Region{outputs_, 0, rows_, 0, columns}, Region{gates, 0, rows_, 0, columns},
-                     Region{result, 0, rows_, 0, columns}});
+          std::array{Region{outputs_, 0, n, 0, columns}, Region{gates, 0, n, 0, columns},
+                     Region{result, 0, n, 0, columns}});
   });
 }
 

@@ -12,6 +12,10 @@ class RecurrentFlow {
   /// `prefills` of the step; read where `asked` is prefill.
   RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention& a, const Plan& p, Asked asked,
                 const ContextStep* prefills);
+  /// Under context parallelism: what ranks have of their own tokens -> of their own heads, all tokens, in the
+  /// order of their positions; and the outputs of states back.
+  void to_heads();
+  void to_tokens();
   /// What requests keep of earlier rows, and new rows -> convolved rows.
   void convolve();
   /// Convolved rows, decays, betas and the states before them -> states behind them, outputs.
@@ -30,6 +34,21 @@ class RecurrentFlow {
   struct Own {
     std::pair<Count, Count> values, keys;
   };
+  Own of_values(std::pair<Count, Count> values) const;
+  // Heads that a rank has of its own tokens: those of its TP rank.
+  Own of_tokens(int r) const { return of_values(value_heads(a_, p_, r % out_proj_ranks(p_))); }
+  bool exchanges() const { return p_.cp > 1; }
+  const Tokens& own_tokens(int r) const;
+  // f(first row among a rank's own tokens, first row among those of all, their number).
+  template <class F>
+  void for_each_run(int r, F f) const;
+  // A row of a token: its queries, keys and values; what it decays and corrects by.
+  struct RowSlots {
+    SlotId channels = 0, decays = 0, betas = 0;
+  };
+  RowSlots row_slots(const char* channels, const char* decays, const char* betas) const;
+  void bind_rows(const RowSlots& s, int r, const Own& own, TokensId rows, std::int64_t count);
+  Count decay_width() const;
   bool on() const { return b_.flow() != nullptr; }
   template <class F>
   void for_each_rank(F f) const;  // f(rank, attention group, what it has)
@@ -48,8 +67,10 @@ class RecurrentFlow {
   const Attention& a_;
   const Plan& p_;
   const Asked asked_;
+  const ContextStep* const step_;
   std::vector<One> requests_;
   std::int64_t rows_ = 0, kept_rows_ = 0, state_rows_ = 0;
+  RowSlots rows_of_heads_;
   SlotId convolved_ = 0, outputs_ = 0;
 };
 

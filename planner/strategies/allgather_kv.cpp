@@ -48,6 +48,7 @@ const Strategy kAllgatherKv{
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
     .chosen_keys = true,
+    .states = true,
     .launched_as = LaunchedAs::prefill_cp,
     .enumerate = enumerate,
     .check = check,

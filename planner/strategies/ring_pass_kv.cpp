@@ -99,6 +99,7 @@ const Strategy kRingPassKv{
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
+    .states = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .prefill_attention = attend_pass_kv,

@@ -121,6 +121,7 @@ const Strategy kRingPassQ{
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
+    .states = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .prefill_attention = attend_pass_q,

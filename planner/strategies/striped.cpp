@@ -38,6 +38,7 @@ const Strategy kStriped{
     .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
+    .states = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .prefill_attention = attend_pass_kv,

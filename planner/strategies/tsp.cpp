@@ -29,6 +29,7 @@ const Strategy kTsp{
     .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
+    .states = true,
     .eager = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,

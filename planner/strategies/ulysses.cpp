@@ -51,6 +51,7 @@ const Strategy kUlysses{
     .degrees = kContextDegrees,
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
+    .states = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .check = check,

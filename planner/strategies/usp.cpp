@@ -92,6 +92,7 @@ const Strategy kUsp{
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
+    .states = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
     .check = check,

@@ -52,10 +52,10 @@ std::vector<MadeOfKinds> all_of_kinds() {
       return of_all_ranks(c) && says(c, "chosen blocks") && c.plan.batch >= 4 && c.plan.tpa == 1;
     });
   }
-  // The same of context-parallel ranks, which gather the keys.
-  for (const char* layers : {"index", "chosen blocks"})
-    add_first(all, "allgather_kv",
-              [&](const cli::VerifyCase& c) { return says(c, layers) && says(c, "12 new"); });
+  // Keys that an index chooses, gathered by context-parallel ranks. (Of blocks a message that is a row off
+  // may leave the highest score of every block as it was.)
+  add_first(all, "allgather_kv",
+            [](const cli::VerifyCase& c) { return says(c, "index of") && says(c, "12 new"); });
   // Rows of several tokens, beside a window, all of them and those that an index chooses: a prompt behind
   // cached tokens makes some.
   add_first(all, "tensor", [](const cli::VerifyCase& c) {
@@ -73,6 +73,9 @@ std::vector<MadeOfKinds> all_of_kinds() {
   });
   add_states("tensor", [](const cli::VerifyCase& c) {
     return says(c, "Mamba-2") && c.plan.tpa == 2 && c.plan.batch == 4;
+  });
+  add_states("ring_pass_kv", [](const cli::VerifyCase& c) {
+    return c.plan.cp == 3 && c.study.batch.prefill.front().cached == 36 && c.plan.tpa == 1;
   });
   add_states("helix", [](const cli::VerifyCase& c) { return c.plan.kvp == 2 && c.plan.batch == 4; });
   return all;

@@ -224,7 +224,7 @@ TEST(Recurrent, P30MixedStepsUpdateAndScan) {
   EXPECT_EQ(scans, 1);
 }
 
-// Strategies that would have to pass states from rank to rank say so, and enumerate nothing.
+// Strategies that run no such layers say so, and enumerate nothing.
 TEST(Recurrent, P30OtherStrategiesRefuse) {
   Case c = case_of(kQwen);
   Case prefill = c;

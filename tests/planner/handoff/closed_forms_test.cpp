@@ -83,8 +83,15 @@ class Owners {
     const int values = a_.delta ? a_.delta->value_heads : a_.mamba->heads;
     const int keys = a_.delta ? a_.delta->key_heads : a_.mamba->groups;
     const bool copies = std::string_view(strategy(p_.strategy).name) == "kv_shard";
-    const int sharers = copies ? p_.tpa : p_.group(), each = (values + sharers - 1) / sharers;
-    for (int v = r % sharers * each; v < std::min(values, (r % sharers + 1) * each); ++v) {
+    const bool parts = p_.cp > 1;  // of the heads of a TP rank, in turn
+    const int sharers = copies || parts ? p_.tpa : p_.group(), each = (values + sharers - 1) / sharers;
+    int first = r % sharers * each, end = std::min(values, first + each);
+    if (parts) {
+      const int own = (end - first + p_.cp - 1) / p_.cp;
+      first += r / p_.tpa * own;
+      end = std::min(end, first + own);
+    }
+    for (int v = first; v < end; ++v) {
       if ((part == CachePart::conv_keys ? v * keys / values : v) == unit) return true;
     }
     return false;
@@ -342,6 +349,8 @@ TEST(Handoff, D4RunsOfLongListsAreThoseOfTheirTokens) {
     const int page_a = 1 + static_cast<int>(random() % 9), page_b = 1 + static_cast<int>(random() % 9);
     RunCount want;
     std::int64_t length = 0, row_a = -1, row_b = -1;
+    // Of each pair of pages whether it has both first rows as one token, and both last ones.
+    std::map<std::pair<std::int64_t, std::int64_t>, std::pair<bool, bool>> pages;
     const auto close = [&] {
       want.whole += length > 0 && length == page_a && length == page_b ? 1 : 0;
       length = 0;
@@ -355,10 +364,15 @@ TEST(Handoff, D4RunsOfLongListsAreThoseOfTheirTokens) {
       }
       ++want.tokens;
       ++length;
+      std::pair<bool, bool>& ends = pages[{x / page_a, y / page_b}];
+      ends.first = ends.first || (x % page_a == 0 && y % page_b == 0);
+      ends.second = ends.second || (x % page_a == page_a - 1 && y % page_b == page_b - 1);
       row_a = x;
       row_b = y;
     }
     close();
+    for (const auto& [page, ends] : pages) want.around += ends.first && ends.second ? 1 : 0;
+    want.around -= want.whole;
     ASSERT_EQ(count_runs(a, b, page_a, page_b), want) << i;
     std::int64_t listed = 0;
     for (const PageRun& r : list_runs(a, b, page_a, page_b)) listed += r.rows;
