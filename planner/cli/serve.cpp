@@ -113,7 +113,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
     asked = api::asked_service(question, run_options_of(o.engine, o.costs, 0), option_name,
                                [&](std::uint64_t done, std::uint64_t total) {
                                  progress.show(done, total);
-                                 if (interrupted()) throw Cancelled{};
+                                 check_cancelled();
                                });
   }
   ServiceAnswer answer;
@@ -122,7 +122,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
     Progress progress(asked.study.study.model.name, Progress::terminal(), "requests");
     answer = serve_requests(asked.study, asked.question, [&](std::uint64_t done, std::uint64_t all) {
       progress.show(done, all);
-      if (interrupted()) throw Cancelled{};
+      check_cancelled();
     });
   }
   print_warnings(model_notes(asked.study.study));

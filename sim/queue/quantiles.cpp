@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -130,7 +131,11 @@ std::uint64_t RunQuantiles::Block::count_up_to(double x) const {
 
 std::uint64_t RunQuantiles::count_up_to(double x) const {
   std::uint64_t sum = 0;
-  for (const Block& block : blocks_) sum += block.count_up_to(x);
+  CancelCheck check;
+  for (const Block& block : blocks_) {
+    check();
+    sum += block.count_up_to(x);
+  }
   return sum;
 }
 
@@ -139,7 +144,10 @@ void RunQuantiles::merge(const RunQuantiles& other) {
     merge(RunQuantiles(other));
     return;
   }
-  for (const Block& block : other.blocks_) block.each([&](const ValueRun& run) { add(run); });
+  for (const Block& block : other.blocks_) {
+    check_cancelled();  // of millions of requests there are thousands
+    block.each([&](const ValueRun& run) { add(run); });
+  }
 }
 
 std::size_t RunQuantiles::runs() const {
@@ -168,6 +176,7 @@ double RunQuantiles::quantile(double q) const {
   Block near;                                                    // runs not left out, once they are few
   bool few = false;
   while (low < high) {
+    check_cancelled();
     const std::uint64_t middle = low + (high - low) / 2;
     const double at = at_order(middle);
     const std::uint64_t sum = below + (few ? near.count_up_to(at) : count_up_to(at));
