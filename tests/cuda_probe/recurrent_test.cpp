@@ -191,7 +191,7 @@ TEST(Recurrence, StrategiesReproduceTheDefinition) {
       EXPECT_GT(chunked, 4) << s->name;
     }
   }
-  EXPECT_EQ(strategies_seen, 6);
+  EXPECT_EQ(strategies_seen, 13);
 }
 
 }  // namespace
