@@ -7,9 +7,10 @@ namespace shardline {
 
 struct OtherFrameworks::Other {
   Case study;
-  Evaluator evaluator;
+  AllReduceRule rule;
+  std::unique_ptr<Evaluator> evaluator;
 
-  Other(Case c, AllReduceRule rule) : study(std::move(c)), evaluator(study, rule) {}
+  Other(Case c, AllReduceRule all_reduce) : study(std::move(c)), rule(all_reduce) {}
 };
 
 OtherFrameworks::OtherFrameworks(const Case& c, AllReduceRule rule) {
@@ -28,7 +29,10 @@ std::vector<FrameworkTime> OtherFrameworks::times(const Case& c, const Plan& pla
   for (const std::unique_ptr<Other>& other : others_) {
     copy_but_system(c, other->study);  // which callers change from plan to plan: its batch, where tokens lie
     const KernelList& kernels = other->study.system.kernels;
-    out.push_back({kernels.framework, kernels.version, other->evaluator.simulate(plan)});
+    if (!other->evaluator) other->evaluator = std::make_unique<Evaluator>(other->study, other->rule);
+    out.push_back({kernels.framework, kernels.version, other->evaluator->simulate(plan)});
+    // The schedule of many chunks takes hundreds of megabytes: one framework's at a time.
+    if (plan[kPrefillChunk] > 0) other->evaluator.reset();
   }
   return out;
 }
