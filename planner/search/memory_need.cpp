@@ -19,6 +19,8 @@ namespace {
 // Measured as peak resident memory of g++ 12's build on x86-64 (tests/golden/memory.py asks again), rounded
 // up. The program with the calibrations of all frameworks of a system read:
 constexpr double kProcess = 75e6;
+// A thread of a search: its evaluators, and the systems of other frameworks.
+constexpr double kSearcher = 12e6;
 // A task of a graph of all layers: its row, demands, dependencies, span, state in the engine, critical path.
 constexpr double kTask = 420;
 // A chunk on a stage in trace.json: the event, its text, and the text of the file beside it.
@@ -137,7 +139,7 @@ MemoryNeed need_of_search(const Case& c, std::span<const Plan> plans, std::size_
       rounds > 1 ? step_memory(c, *most).value * static_cast<double>(std::min(threads, plans.size())) : 0;
   const double kept = kKeptPoint * static_cast<double>(points),
                looked = kLookedAt * static_cast<double>(plans.size());
-  MemoryNeed need{Bytes(kProcess + steps + kept + looked), "", ""};
+  MemoryNeed need{Bytes(kProcess + kSearcher * static_cast<double>(threads) + steps + kept + looked), "", ""};
   if (steps >= kept && steps >= looked) {
     need.most = fmt::format("{} on each of {} threads", chunks(rounds), threads);
     need.smaller = std::string(kLarger) + ", or fewer --threads";
