@@ -72,7 +72,7 @@ int report(const PaperReport& paper, const Provenance& made_by) {
 // Measured as peak resident memory (tests/golden/memory.py asks again), rounded up: of the reports on all
 // papers, whose configurations are those of their tables, and of what a thread keeps of them.
 MemoryNeed need_of_validation(int threads) {
-  constexpr double kProcess = 100e6, kThread = 10e6;
+  constexpr double kProcess = 50e6, kThread = 45e6;
   const std::size_t workers = thread_count(threads);
   return {Bytes(kProcess + kThread * static_cast<double>(workers)),
           fmt::format("searches of published configurations on each of {} threads", workers),
