@@ -1,8 +1,6 @@
 // All-gather pass-KV, as in Llama 3's training (arXiv 2407.21783, section 3.3.2): every rank gathers all keys
 // and values, then attends once. Where an index chooses keys, those of the index are gathered before, and
 // each rank chooses among all of them. Nothing overlaps; every rank needs room for the whole KV of a layer.
-#include <fmt/format.h>
-
 #include "planner/layers/gathered.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
@@ -16,17 +14,6 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
 }
 
 void attention(ContextStep& step) { step.a.sparse() ? attend_gathered_choice(step) : step.attend_gathered(); }
-
-std::optional<std::string> check(const Case& c, const Plan&) {
-  for (const Attention& a : c.model.attentions) {
-    if (a.compression)
-      return fmt::format(
-          "allgather_kv does not make rows of tokens that several ranks hold, as compressed attention of {} "
-          "asks for: tensor and kv_shard run it",
-          c.model.name);
-  }
-  return std::nullopt;
-}
 
 Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
   return a.sparse() ? gathered_choice_buffers(c, a, p) : gathered_buffers(c, a, p);
@@ -51,7 +38,6 @@ const Strategy kAllgatherKv{
     .states = true,
     .launched_as = LaunchedAs::prefill_cp,
     .enumerate = enumerate,
-    .check = check,
     .prefill_attention = attention,
     .prefill_buffers = buffers,
     .verify = verify,

@@ -347,6 +347,7 @@ const Strategy kDcp{
     .options = kOptions,
     .local_attention = true,
     .chosen_keys = true,
+    .compressed = true,
     .states = true,
     .launched_as = LaunchedAs::dcp,
     .enumerate = enumerate,

@@ -79,6 +79,7 @@ const Strategy kDpEp{
     .options = kOptions,
     .local_attention = true,
     .chosen_keys = true,
+    .compressed = true,
     .states = true,
     .launched_as = LaunchedAs::attention_dp,
     .enumerate = enumerate,

@@ -160,6 +160,7 @@ const Strategy kHelix{
     .partials = PartialOutputs::all_to_all,
     .local_attention = true,
     .chosen_keys = true,
+    .compressed = true,
     .states = true,
     .launched_as = LaunchedAs::helix,
     .enumerate = enumerate,

@@ -44,6 +44,7 @@ const Strategy kKvShard{
     .partials = PartialOutputs::all_gather,
     .local_attention = true,
     .chosen_keys = true,
+    .compressed = true,
     .states = true,
     .enumerate = enumerate,
     .verify = verify,

@@ -45,6 +45,7 @@ const Strategy kPipeline{
     .options = kOptions,
     .local_attention = true,
     .chosen_keys = true,
+    .compressed = true,
     .states = true,
     .launched_as = LaunchedAs::pipeline,
     .enumerate = enumerate,

@@ -149,10 +149,13 @@ std::optional<std::string> unrun_layers(const Strategy& s, const Case& c) {
   if (has_local_attention(m) && !s.local_attention)
     return fmt::format("{} does not run layers with windows, chunks or sinks, which {} has{}", s.name, m.name,
                        runs_instead(s, c));
-  if (has_sparse(m) && !s.chosen_keys)
+  if (has_compression(m) && !s.compressed)
     return fmt::format(
-        "{} does not run sparse attention, whose keys an index chooses or layers compress, which {} has{}",
-        s.name, m.name, runs_instead(s, c));
+        "{} does not run compressed attention, whose rows are of several tokens, which {} has{}", s.name,
+        m.name, runs_instead(s, c));
+  if (has_sparse(m) && !s.chosen_keys)
+    return fmt::format("{} does not run sparse attention, whose keys an index chooses, which {} has{}",
+                       s.name, m.name, runs_instead(s, c));
   if (has_recurrence(m) && !s.states)
     return fmt::format("{} does not run layers that keep a state, which {} has{}", s.name, m.name,
                        runs_instead(s, c));

@@ -93,7 +93,8 @@ struct Strategy {
   PartialOutputs partials = PartialOutputs::none;
   bool local_attention = false;  // runs layers with windows, chunks and sinks, and models that have layers
                                  // without attention or feed-forward network
-  bool chosen_keys = false;      // runs layers whose keys an index chooses (DSA)
+  bool chosen_keys = false;      // runs layers whose keys an index chooses (DSA, MSA)
+  bool compressed = false;       // runs layers with rows of several tokens (CSA, HCA)
   bool states = false;           // runs layers that keep a state in place of a cache
   bool eager = false;            // `verify` also runs it under eager attention
   LaunchedAs launched_as = LaunchedAs::none;
@@ -157,7 +158,8 @@ struct Strategy {
   bool takes(const Case& c) const {
     return runs(c.batch.kind()) &&
            (local_attention || (!has_local_attention(c.model) && !has_partial_layers(c.model))) &&
-           (chosen_keys || !has_sparse(c.model)) && (states || !has_recurrence(c.model));
+           (chosen_keys || !has_sparse(c.model)) && (compressed || !has_compression(c.model)) &&
+           (states || !has_recurrence(c.model));
   }
 };
 

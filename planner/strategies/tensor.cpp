@@ -40,6 +40,7 @@ const Strategy kTensor{
     .options = kOptions,
     .local_attention = true,
     .chosen_keys = true,
+    .compressed = true,
     .states = true,
     .launched_as = LaunchedAs::tensor,
     .enumerate = enumerate,
