@@ -22,27 +22,30 @@ struct Sides {
   double high() const { return middle + std::sqrt(above); }
 };
 
-// Calls f(one's term, other's term) for every source of either; a source that one lacks has an empty term.
-template <class F>
-void for_both(const ErrorTerms& one, const ErrorTerms& other, F f) {
-  const std::span<const ErrorTerm> a = one.all(), b = other.all();
+// Calls f(one's entry, other's entry) for every key of either, both in its order; what one lacks is empty.
+template <class T, class Key, class F>
+void for_both(std::span<const T> a, std::span<const T> b, Key key, F f) {
   for (std::size_t i = 0, j = 0; i < a.size() || j < b.size();) {
-    const bool first = j == b.size() || (i < a.size() && a[i].source <= b[j].source);
-    const bool second = i == a.size() || (j < b.size() && b[j].source <= a[i].source);
-    f(first ? a[i] : ErrorTerm{}, second ? b[j] : ErrorTerm{});
+    const bool first = j == b.size() || (i < a.size() && key(a[i]) <= key(b[j]));
+    const bool second = i == a.size() || (j < b.size() && key(b[j]) <= key(a[i]));
+    f(first ? a[i] : T{}, second ? b[j] : T{});
     i += first ? 1 : 0;
     j += second ? 1 : 0;
   }
 }
 
+const std::string& framework_of(const LibraryChange& c) { return c.framework; }
+ErrorSourceId source_of_term(const ErrorTerm& t) { return t.source; }
+
 // Of ln(ratio by another library's kernels / ratio), around 0.
-ErrorBand library_band(std::span<const double> one, std::span<const double> other) {
+ErrorBand library_band(const ErrorTerms& one, const ErrorTerms& other) {
   ErrorBand out{0, 0};
-  for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
-    const double log = std::log1p(i < one.size() ? one[i] : 0) - std::log1p(i < other.size() ? other[i] : 0);
-    out.low = std::min(out.low, log);
-    out.high = std::max(out.high, log);
-  }
+  for_both(one.libraries(), other.libraries(), framework_of,
+           [&](const LibraryChange& a, const LibraryChange& b) {
+             const double log = std::log1p(a.change) - std::log1p(b.change);
+             out.low = std::min(out.low, log);
+             out.high = std::max(out.high, log);
+           });
   return out;
 }
 
@@ -91,9 +94,21 @@ void ErrorTerms::add(const ErrorTerm& term) {
 
 ErrorTerms& ErrorTerms::operator+=(const ErrorTerms& other) {
   for (const ErrorTerm& t : other.terms_) add(t);
-  if (libraries_.size() < other.libraries_.size()) libraries_.resize(other.libraries_.size());
-  for (std::size_t i = 0; i < other.libraries_.size(); ++i) libraries_[i] += other.libraries_[i];
+  std::vector<LibraryChange> sum;
+  for_both(libraries(), other.libraries(), framework_of, [&](const LibraryChange& a, const LibraryChange& b) {
+    sum.push_back({a.framework.empty() ? b.framework : a.framework, a.change + b.change});
+  });
+  libraries_ = std::move(sum);
   return *this;
+}
+
+void ErrorTerms::set_libraries(std::vector<LibraryChange> changes) {
+  const auto not_ascending = [](const LibraryChange& a, const LibraryChange& b) {
+    return a.framework >= b.framework;
+  };
+  SL_CHECK(std::adjacent_find(changes.begin(), changes.end(), not_ascending) == changes.end(),
+           "each framework once, in the order of their names");
+  libraries_ = std::move(changes);
 }
 
 ErrorTerms ErrorTerms::without(ErrorSourceId source) const {
@@ -106,15 +121,15 @@ ErrorTerms ErrorTerms::operator*(double part) const {
   ErrorTerms out;
   for (const ErrorTerm& t : terms_)
     out.terms_.push_back({t.source, t.low * part, t.middle * part, t.high * part});
-  for (const double change : libraries_) out.libraries_.push_back(change * part);
+  for (const LibraryChange& l : libraries_) out.libraries_.push_back({l.framework, l.change * part});
   return out;
 }
 
 ErrorTerm ErrorTerms::between_libraries() const {
   ErrorTerm out{kLibrarySource, 0, 0, 0};
-  for (const double change : libraries_) {
-    out.low = std::min(out.low, change);
-    out.high = std::max(out.high, change);
+  for (const LibraryChange& l : libraries_) {
+    out.low = std::min(out.low, l.change);
+    out.high = std::max(out.high, l.change);
   }
   return out;
 }
@@ -143,13 +158,13 @@ ErrorRange rate_error(const ErrorTerms& terms) {
 
 ErrorBand ratio_band(const ErrorTerms& one, const ErrorTerms& other) {
   Sides sum;
-  for_both(one, other, [&](const ErrorTerm& a, const ErrorTerm& b) {
+  for_both(one.all(), other.all(), source_of_term, [&](const ErrorTerm& a, const ErrorTerm& b) {
     const double low = std::log1p(a.low) - std::log1p(b.low),
                  middle = std::log1p(a.middle) - std::log1p(b.middle),
                  high = std::log1p(a.high) - std::log1p(b.high);
     sum.add(std::min({low, middle, high}), middle, std::max({low, middle, high}));
   });
-  const ErrorBand libraries = library_band(one.libraries(), other.libraries());
+  const ErrorBand libraries = library_band(one, other);
   sum.add(libraries.low, 0, libraries.high);
   return {sum.low(), sum.high()};
 }

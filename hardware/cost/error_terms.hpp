@@ -32,6 +32,13 @@ struct ErrorTerm {
   bool operator==(const ErrorTerm&) const = default;
 };
 
+/// By how much a time changes, as a part of it, by the kernels of another framework.
+struct LibraryChange {
+  std::string framework;
+  double change = 0;
+  bool operator==(const LibraryChange&) const = default;
+};
+
 /// The terms of one time, each source once.
 class ErrorTerms {
  public:
@@ -46,10 +53,10 @@ class ErrorTerms {
   ErrorTerms operator*(double part) const;
   /// The same but for one source.
   ErrorTerms without(ErrorSourceId source) const;
-  /// Where a question leaves it open whose kernels run: by how much the time changes, as a part of it, by the
-  /// kernels of each other library, in an order that all times of the question share.
-  void set_libraries(std::vector<double> changes) { libraries_ = std::move(changes); }
-  std::span<const double> libraries() const { return libraries_; }
+  /// Where a question leaves it open whose kernels run: those of each other framework, once, in the order of
+  /// their names. What has no entry of one does not change by its kernels.
+  void set_libraries(std::vector<LibraryChange> changes);
+  std::span<const LibraryChange> libraries() const { return libraries_; }
   /// Their ends around 0, which is the library that the time is of; both 0 where none is open.
   ErrorTerm between_libraries() const;
   /// In ascending order of their sources.
@@ -58,7 +65,7 @@ class ErrorTerms {
 
  private:
   std::vector<ErrorTerm> terms_;
-  std::vector<double> libraries_;
+  std::vector<LibraryChange> libraries_;
 };
 
 /// All of them, that between libraries too, the widest first.

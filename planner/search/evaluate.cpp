@@ -41,7 +41,6 @@ Evaluator::Evaluator(const Case& c, AllReduceRule rule, std::shared_ptr<FabricCa
 
 void Evaluator::lower_step(const Plan& plan) {
   check_cancelled();
-  constexpr long long kManyRounds = 1000;  // with fewer no step needs memory that a machine lacks
   if (rounds_of(*case_, plan) > kManyRounds) require_memory(need_of_step(*case_, plan));
   lower(schedule_, *case_, plan);
   host_work_ = work_beside(*case_, plan);
@@ -189,8 +188,8 @@ Breakdown break_down_own(Evaluator& evaluator, const Plan& plan) {
 Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   Breakdown b = break_down_own(evaluator, plan);
   b.others = evaluator.by_other_frameworks(plan);
-  std::vector<double> changes;
-  for (const FrameworkTime& other : b.others) changes.push_back(other.time / b.time - 1);
+  std::vector<LibraryChange> changes;
+  for (const FrameworkTime& other : b.others) changes.push_back({other.framework, other.time / b.time - 1});
   b.errors.set_libraries(std::move(changes));
   return b;
 }

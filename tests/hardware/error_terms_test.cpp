@@ -57,7 +57,7 @@ TEST(ErrorTerms, H65BiasAddsUp) {
 // Times by other libraries' kernels widen the sides on which they are, and move no middle.
 TEST(ErrorTerms, P16OtherLibrariesWidenTheirSides) {
   ErrorTerms sum = of({{7, -0.3, 0.1, 0.6}});
-  sum.set_libraries({-0.3, 0.1, -0.05});
+  sum.set_libraries({{"a", -0.3}, {"b", 0.1}, {"c", -0.05}});
   EXPECT_EQ(sum.between_libraries(), (ErrorTerm{kLibrarySource, -0.3, 0, 0.1}));
   EXPECT_NEAR(time_error(sum).low, 0.1 - 0.5, 1e-15);
   EXPECT_NEAR(time_error(sum).high, 0.1 + std::hypot(0.5, 0.1), 1e-15);
@@ -71,26 +71,36 @@ TEST(ErrorTerms, P16OtherLibrariesWidenTheirSides) {
 // A time half of which is the same by all kernels changes half as much.
 TEST(ErrorTerms, P16ChangesOfOtherLibrariesAddUpByParts) {
   ErrorTerms whole;
-  whole.set_libraries({-0.4, 0.2});
+  whole.set_libraries({{"a", -0.4}, {"b", 0.2}});
   ErrorTerms sum = of({{7, -0.3, 0, 0.6}}) * 0.5;
   sum += whole * 0.5;
   ASSERT_EQ(sum.libraries().size(), 2u);
-  EXPECT_EQ(sum.libraries()[0], -0.2);
-  EXPECT_EQ(sum.libraries()[1], 0.1);
+  EXPECT_EQ(sum.libraries()[0], (LibraryChange{"a", -0.2}));
+  EXPECT_EQ(sum.libraries()[1], (LibraryChange{"b", 0.1}));
   sum += of({{7, -0.1, 0, 0.1}});
-  EXPECT_EQ(sum.libraries()[0], -0.2);
+  EXPECT_EQ(sum.libraries()[0], (LibraryChange{"a", -0.2}));
+  ErrorTerms third;  // which only one part was measured by
+  third.set_libraries({{"aa", 0.5}, {"b", 0.1}});
+  sum += third;
+  ASSERT_EQ(sum.libraries().size(), 3u);
+  EXPECT_EQ(sum.libraries()[1], (LibraryChange{"aa", 0.5}));
+  EXPECT_EQ(sum.libraries()[2], (LibraryChange{"b", 0.2}));
 }
 
 // Of two times the first library is 30 % faster in both, the second in one alone.
 TEST(ErrorTerms, P16RatiosCompareTimesByOneLibrary) {
   ErrorTerms one, other;
-  one.set_libraries({-0.3, -0.3});
-  other.set_libraries({-0.3, 0});
+  one.set_libraries({{"a", -0.3}, {"b", -0.3}});
+  other.set_libraries({{"a", -0.3}, {"b", 0}});
   const ErrorBand band = ratio_band(one, other), turned = ratio_band(other, one);
   EXPECT_NEAR(band.low, std::log(0.7), 1e-15);
   EXPECT_EQ(band.high, 0);
   EXPECT_EQ(turned.low, 0);
   EXPECT_NEAR(turned.high, -std::log(0.7), 1e-15);
+  ErrorTerms of_another_system;  // one framework alone was measured on it: no other's stands in its place
+  of_another_system.set_libraries({{"b", -0.3}});
+  EXPECT_NEAR(ratio_band(one, of_another_system).low, std::log(0.7), 1e-15);
+  EXPECT_EQ(ratio_band(one, of_another_system).high, 0);
   const ErrorBand known = ratio_band(one, of({}));
   EXPECT_NEAR(known.low, std::log(0.7), 1e-15);
 }
