@@ -2,6 +2,7 @@
 
 #include "hardware/machine/frameworks.hpp"
 #include "planner/search/evaluate.hpp"
+#include "planner/search/memory_need.hpp"
 
 namespace shardline {
 
@@ -31,8 +32,8 @@ std::vector<FrameworkTime> OtherFrameworks::times(const Case& c, const Plan& pla
     const KernelList& kernels = other->study.system.kernels;
     if (!other->evaluator) other->evaluator = std::make_unique<Evaluator>(other->study, other->rule);
     out.push_back({kernels.framework, kernels.version, other->evaluator->simulate(plan)});
-    // The schedule of many chunks takes hundreds of megabytes: one framework's at a time.
-    if (plan[kPrefillChunk] > 0) other->evaluator.reset();
+    // A schedule of so many chunks takes hundreds of megabytes: one framework's at a time.
+    if (rounds_of(c, plan) > kManyRounds) other->evaluator.reset();
   }
   return out;
 }

@@ -16,12 +16,8 @@ namespace shardline {
 
 namespace {
 
-// Measured as peak resident memory of g++ 12's build on x86-64 (tests/golden/memory.py asks again), rounded
-// up. The program with the calibrations of all frameworks of a system read:
-constexpr double kProcess = 75e6;
-// A thread of a search: its evaluators, and the systems of other frameworks.
-constexpr double kSearcher = 12e6;
-// A task of a graph of all layers: its row, demands, dependencies, span, state in the engine, critical path.
+// Measured as kProcessBytes. A task of a graph of all layers: its row, demands, dependencies, span, state in
+// the engine, critical path.
 constexpr double kTask = 420;
 // A chunk on a stage in trace.json: the event, its text, and the text of the file beside it.
 constexpr double kTracedChunk = 2000;
@@ -115,7 +111,7 @@ Bytes step_memory(const Case& c, const Plan& plan) {
 }
 
 MemoryNeed need_of_step(const Case& c, const Plan& plan) {
-  return {Bytes(kProcess) + step_memory(c, plan), chunks(rounds_of(c, plan)), kLarger};
+  return {Bytes(kProcessBytes) + step_memory(c, plan), chunks(rounds_of(c, plan)), kLarger};
 }
 
 MemoryNeed need_of_trace(const Case& c, const Plan& plan) {
@@ -139,7 +135,8 @@ MemoryNeed need_of_search(const Case& c, std::span<const Plan> plans, std::size_
       rounds > 1 ? step_memory(c, *most).value * static_cast<double>(std::min(threads, plans.size())) : 0;
   const double kept = kKeptPoint * static_cast<double>(points),
                looked = kLookedAt * static_cast<double>(plans.size());
-  MemoryNeed need{Bytes(kProcess + kSearcher * static_cast<double>(threads) + steps + kept + looked), "", ""};
+  MemoryNeed need{
+      Bytes(kProcessBytes + kSearcherBytes * static_cast<double>(threads) + steps + kept + looked), "", ""};
   if (steps >= kept && steps >= looked) {
     need.most = fmt::format("{} on each of {} threads", chunks(rounds), threads);
     need.smaller = std::string(kLarger) + ", or fewer --threads";

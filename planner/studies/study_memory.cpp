@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/search/memory_need.hpp"
 #include "planner/studies/partition_study.hpp"
 #include "planner/studies/thresholds.hpp"
 #include "sim/base/parallel.hpp"
@@ -12,12 +13,9 @@ namespace shardline {
 
 namespace {
 
-// Measured as peak resident memory of g++ 12's build on x86-64 (tests/golden/memory.py asks again), rounded
-// up. The program with the calibrations of all frameworks of a system read, and its pictures:
-constexpr double kProcess = 75e6;
-// A thread with its evaluators: layouts, schedule, prices, memory that its allocator keeps, and the systems
-// of other frameworks.
-constexpr double kThread = 16e6;
+// Measured as kProcessBytes. A thread with its evaluators: beside those of a search layouts, schedule, and
+// memory that its allocator keeps.
+constexpr double kThread = kSearcherBytes + 4e6;
 // A request that is timed in both variants: the point, what it is asked as, its row; vectors that double.
 constexpr double kTimedNode = 260, kTimedTest = 200;
 // Tables have lines added where the choice jumps: probes of a table beside its nodes, at most.
@@ -45,9 +43,9 @@ MemoryNeed need_of_thresholds(const ThresholdGrid& g, int threads) {
                                      .nodes());
   }
   const double tests = static_cast<double>(g.test_points) * static_cast<double>(g.cp.size());
-  MemoryNeed need{
-      Bytes(kProcess + workers(threads) * kThread + nodes * (1 + kProbes) * kTimedNode + tests * kTimedTest),
-      "", ""};
+  MemoryNeed need{Bytes(kProcessBytes + workers(threads) * kThread + nodes * (1 + kProbes) * kTimedNode +
+                        tests * kTimedTest),
+                  "", ""};
   if (nodes * (1 + kProbes) * kTimedNode >= tests * kTimedTest) {
     need.most = fmt::format("{:.0f} nodes of tables", nodes);
     need.smaller = "less new_tokens_per_octave or miss_rate_per_octave, fewer cp";
@@ -66,20 +64,20 @@ MemoryNeed need_of_partitions(const PartitionGrid& g, int threads) {
   const double lengths = static_cast<double>(g.contexts.size()) + 4 * static_cast<double>(rows);
   double bytes = 0;
   for (const int ranks : g.processes) bytes += lengths * (kLength + kPart * ranks);
-  return {Bytes(kProcess + workers(threads) * kThread + bytes),
+  return {Bytes(kProcessBytes + workers(threads) * kThread + bytes),
           fmt::format("{:.0f} lengths of {} chains", lengths, g.processes.size()),
           "fewer contexts or processes, a larger spacing"};
 }
 
 MemoryNeed need_of_conversation(const Conversation& talk) {
-  return {Bytes(kProcess + kThread + kTurn * static_cast<double>(talk.turns.size())),
+  return {Bytes(kProcessBytes + kThread + kTurn * static_cast<double>(talk.turns.size())),
           fmt::format("{} turns", talk.turns.size()), "fewer turns"};
 }
 
 MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks) {
   const double answered = kRequest * static_cast<double>(requests),
                waiting = kUser * static_cast<double>(users), pools = kBlock * blocks * replicas;
-  MemoryNeed need{Bytes(kProcess + kThread + answered + waiting + pools), "", ""};
+  MemoryNeed need{Bytes(kProcessBytes + kThread + answered + waiting + pools), "", ""};
   if (answered >= std::max(waiting, pools)) {
     need.most = fmt::format("the latencies of {} requests", requests);
     need.smaller = "fewer --requests";
