@@ -249,6 +249,21 @@ bool check_unread(const PrecisionKeys& k, const Model& model, const Reader& root
   return true;
 }
 
+namespace {
+
+// Of the matrices that the modules that draft have, where their types are their own.
+std::vector<Dtype> draft_arithmetic(const Model& m, const Precision& p) {
+  if (!m.drafts || !p.drafts) return {};
+  std::vector<Dtype> out{p.drafts->attention.math, p.drafts->out_proj.math};
+  const FeedForward& f = m.drafts->ffn;
+  if (f.dense()) out.push_back(p.drafts->dense_ffn.math);
+  if (f.routed()) out.push_back(p.drafts->experts.math);
+  if (f.shared_experts > 0) out.push_back(p.drafts->shared.math);
+  return out;
+}
+
+}  // namespace
+
 bool check_units(const PrecisionKeys& keys, const Model& model, const Device& device, const Reader& root) {
   if (keys.faulty) return false;
   std::string units;
@@ -293,10 +308,8 @@ bool check_units(const PrecisionKeys& keys, const Model& model, const Device& de
     require("router", p.of(Module::router).math);
   }
   require("head", p.of(Module::head).math);
-  if (model.drafts && p.drafts) {
-    for (const Dtype math : {p.drafts->attention.math, p.drafts->experts.math}) {
-      if (!computes(device, math)) return require("draft_math", math), true;
-    }
+  for (const Dtype math : draft_arithmetic(model, p)) {
+    if (fine) require("draft_math", math);  // said once
   }
   return !fine;
 }
