@@ -35,12 +35,7 @@ void CacheFlow::score_blocks() {
   const SlotId queries_in = row_slot("index queries", width);
   const SlotId keys_in = f.slot("index keys", bytes_per_element(c_.precision.kv));
   scores_ = f.slot("scores of blocks", kWord);
-  Action action;
-  action.function = Function::block_scores;
-  action.qk_dim = index.dim;
-  action.block = index.block;
-  action.init_blocks = index.init_blocks;
-  action.local_blocks = index.local_blocks;
+  Action action = block_scores_action(index);
   for_each_rank([&](int r, int d, int k, int t) {
     const std::int64_t held = key_rows_[static_cast<std::size_t>(k)], scored = rows(blocks(d, k));
     // The KV head of the rank's first query head.

@@ -207,12 +207,7 @@ class GatheredChoice {
     const std::int64_t width = std::int64_t{heads} * index_.dim, scored = rows(scored_keys());
     const SlotId queries_in = s_.per_query("index queries", static_cast<double>(width), kWord);
     scores_ = s_.per_query("scores of blocks", static_cast<double>(heads * scored), kWord);
-    Action action;
-    action.function = Function::block_scores;
-    action.qk_dim = index_.dim;
-    action.block = index_.block;
-    action.init_blocks = index_.init_blocks;
-    action.local_blocks = index_.local_blocks;
+    Action action = block_scores_action(index_);
     action.keys = f.tokens(all_);
     for_each_rank([&](int r, int k, int t) {
       const std::int64_t first = std::int64_t{s_.first_kv(t)} * index_.dim;

@@ -28,6 +28,16 @@ Action attend_action(const LocalHeads& h, int q_heads) {
   return a;
 }
 
+Action block_scores_action(const SparseIndex& index) {
+  Action a;
+  a.function = Function::block_scores;
+  a.qk_dim = index.dim;
+  a.block = index.block;
+  a.init_blocks = index.init_blocks;
+  a.local_blocks = index.local_blocks;
+  return a;
+}
+
 LocalHeads prefill_heads(const Attention& a, const Plan& p) {
   const int q = local_q_heads(a, p);
   LocalHeads h{q, q, key_width(a), value_width(a)};

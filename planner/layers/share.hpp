@@ -53,6 +53,8 @@ AttendShape shape_of_heads(const LocalHeads& h, Count q_heads) {
 }
 /// The same of what executors run; rank, queries and keys are still to be said.
 Action attend_action(const LocalHeads& h, int q_heads);
+/// Likewise of the scores of blocks of keys, by the index of one KV head.
+Action block_scores_action(const SparseIndex& index);
 LocalHeads prefill_heads(const Attention& a, const Plan& p);
 LocalHeads decode_heads(const Attention& a, const Plan& p);
 
