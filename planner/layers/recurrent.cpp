@@ -258,9 +258,8 @@ std::optional<std::string> too_many_for_states(const Model& m, const Plan& p) {
     const Count heads = a.recurrent() ? rank_share(state_rule(a).value_heads, out_proj_ranks(p)) : 0;
     if (a.recurrent() && p.cp > 1 && rank_share(heads, rank_share(heads, p.cp)) < p.cp)
       return fmt::format(
-          "cp={} ranks take heads for tokens in layers with a state, of which a TP rank has {}: fewer of "
-          "them "
-          "have some",
+          "cp={} ranks take heads for tokens in layers with a state, of which a TP rank has {}: some "
+          "would have none",
           p.cp, heads);
     if (!a.delta || out_proj_ranks(p) <= a.delta->value_heads) continue;
     return fmt::format("{} ranks share the layers with a state, which have {} heads of values",
