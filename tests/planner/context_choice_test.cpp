@@ -101,17 +101,10 @@ TEST(ContextChoice, C22MessagesAreRowsAsTheyAreCached) {
 TEST(ContextChoice, C22FoldedEqualsUnfolded) {
   for (const char* model : kModels) {
     const Case c = study(model, {{3'000, 9'000}, {0, 700}});
-    CostModel cost(c.system);
-    PassScratch scratch(cost);
     for (const char* text : {"allgather_kv:cp=8,tpa=1,tpf=1,batch=1", "allgather_kv:cp=4,tpa=2,tpf=2,batch=2",
                              "allgather_kv:cp=8,tpa=1,ep=8,tpf=1,batch=1,in_flight=1,prefill_chunk=2000"}) {
       SCOPED_TRACE(std::string(model) + " " + text);
-      const Schedule s = lowered_attention(c, text);
-      const PassTime folded = simulate_pass(s, cost, scratch);
-      TaskGraph graph;
-      lower_unfolded(s, cost, graph);
-      EXPECT_NEAR(simulate(graph, cost.machine(s.ranks_per_stage)).makespan() / folded.latency, 1, 1e-12);
-      EXPECT_LE(bound_pass(s, cost, scratch).latency, folded.latency * (1 + 1e-12));
+      expect_folded_equals_unfolded(c, lowered_attention(c, text));
     }
   }
 }

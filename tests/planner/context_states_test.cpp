@@ -87,16 +87,9 @@ TEST(ContextStates, C23MessagesAreTheHeadsOfOtherRanks) {
 TEST(ContextStates, C23FoldedEqualsUnfolded) {
   for (const char* model : kModels) {
     const Case c = study(model, {{3'000, 9'000}, {0, 700}});
-    CostModel cost(c.system);
-    PassScratch scratch(cost);
     for (const char* text : kPlans) {
       SCOPED_TRACE(std::string(model) + " " + text);
-      const Schedule s = lowered(c, text);
-      const PassTime folded = simulate_pass(s, cost, scratch);
-      TaskGraph graph;
-      lower_unfolded(s, cost, graph);
-      EXPECT_NEAR(simulate(graph, cost.machine(s.ranks_per_stage)).makespan() / folded.latency, 1, 1e-12);
-      EXPECT_LE(bound_pass(s, cost, scratch).latency, folded.latency * (1 + 1e-12));
+      expect_folded_equals_unfolded(c, lowered(c, text));
     }
   }
 }

@@ -185,16 +185,9 @@ TEST(ContextWindows, C21AllRanksTogetherDoTheWorkOfOne) {
 TEST(ContextWindows, C21FoldedEqualsUnfolded) {
   for (const Reach& reach : {Reach{ReachKind::window, 1024}, Reach{ReachKind::chunk, 2000}}) {
     const Case c = study({{3'000, 9'000}, {0, 700}}, reach, true);
-    CostModel cost(c.system);
-    PassScratch scratch(cost);
     for (const char* text : kPlans) {
       SCOPED_TRACE(text);
-      const Schedule s = lowered(c, text);
-      const PassTime folded = simulate_pass(s, cost, scratch);
-      TaskGraph graph;
-      lower_unfolded(s, cost, graph);
-      EXPECT_NEAR(simulate(graph, cost.machine(s.ranks_per_stage)).makespan() / folded.latency, 1, 1e-12);
-      EXPECT_LE(bound_pass(s, cost, scratch).latency, folded.latency * (1 + 1e-12));
+      expect_folded_equals_unfolded(c, lowered(c, text));
     }
   }
 }

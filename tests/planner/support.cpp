@@ -1,10 +1,13 @@
 #include "tests/planner/support.hpp"
-#include <algorithm>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
+#include "hardware/cost/kernel_cost.hpp"
+#include "hardware/timing/lowering.hpp"
+#include "hardware/timing/unfolder.hpp"
 #include "models/model/catalog.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -83,6 +86,16 @@ std::string options_text(const Deployment& d) {
   for (const LaunchOption& e : d.environment) out += e.name + "=" + e.value + " ";
   for (const LaunchOption& o : d.options) out += command_text(o) + " ";
   return out.empty() ? out : out.substr(0, out.size() - 1);
+}
+
+void expect_folded_equals_unfolded(const Case& c, const Schedule& s) {
+  CostModel cost(c.system);
+  PassScratch scratch(cost);
+  const PassTime folded = simulate_pass(s, cost, scratch);
+  TaskGraph graph;
+  lower_unfolded(s, cost, graph);
+  EXPECT_NEAR(simulate(graph, cost.machine(s.ranks_per_stage)).makespan() / folded.latency, 1, 1e-12);
+  EXPECT_LE(bound_pass(s, cost, scratch).latency, folded.latency * (1 + 1e-12));
 }
 
 std::string refusal(const Case& c, const std::string& plan) {

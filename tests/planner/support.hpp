@@ -54,6 +54,10 @@ std::vector<Op> ops_named(const Schedule& s, std::string_view name);
 /// Variables and options of an engine for a plan, in one line: "A=1 --tp-size 8".
 std::string options_text(const Deployment& deployment);
 
+/// Expects of a schedule that all ranks and layers played in one graph take what its passes take, to 1e-12,
+/// and that no bound is above it.
+void expect_folded_equals_unfolded(const Case& c, const Schedule& schedule);
+
 /// Why the plan of a text is refused, when it is read or when it is checked; empty: it is not.
 std::string refusal(const Case& c, const std::string& plan);
 
