@@ -1,5 +1,7 @@
 // The frontier of the plans shown, sortable by each column.
-const head = [];  // {name, text: plan -> cell, key: plan -> what to sort by, left: whether it holds words}
+// {name, text: plan -> cell, key: plan -> what to sort by, left: whether it holds words, below: whether it
+// stands below the one before, in the same cells}
+const head = [];
 let sortBy = null, sortDown = false;
 
 function makeHead() {
@@ -11,7 +13,8 @@ function makeHead() {
       head.push({
         name: '90 %',
         text: p => showInterval(p.intervals[i], column.errs),
-        key: p => p.intervals[i] && p.intervals[i][1]
+        key: p => p.intervals[i] && p.intervals[i][1],
+        below: true
       });
     }
   });
@@ -22,16 +25,20 @@ function makeHead() {
   if (data.target.length) head.push({name: 'target', text: p => p.meets, key: p => p.meets, left: true});
   sortBy = head.find(column => column.column === X);
   for (const column of head) {
-    const th = byId('head').appendChild(element('th', undefined, column.left ? 'text' : ''));
+    const th = column.below ? byId('head').lastChild :
+                              byId('head').appendChild(element('th', undefined, column.left ? 'text' : ''));
     th.scope = 'col';
-    th.append(button(column.name, '', () => {
+    column.button = th.appendChild(button('', '', () => {
       sortDown = sortBy === column ? !sortDown : false;
       sortBy = column;
       table();
     }));
-    column.th = th;
-    if (column.name === 'plan')
-      byId('head').append(element('th', 'compare', 'text'), element('th', 'command', 'text'));
+    column.button.append(breakable('span', column.name));
+    if (column.below) {
+      column.button.classList.add('interval');
+      column.button.setAttribute('aria-label', '90 % interval, the column above');
+    }
+    if (column.name === 'plan') byId('head').append(element('th', 'compare, copy the command', 'text do'));
   }
 }
 
@@ -42,6 +49,10 @@ function row(p) {
   pick.setAttribute('aria-pressed', String(Boolean(letter)));
   pick.dataset.plan = p.index;
   for (const column of head) {
+    if (column.below) {
+      tr.lastChild.append(element('span', column.text(p), 'interval'));
+      continue;
+    }
     if (column.name !== 'plan') {
       tr.append(element('td', column.text ? column.text(p) : p.name, column.left ? 'text' : ''));
       continue;
@@ -49,8 +60,7 @@ function row(p) {
     const cell = tr.appendChild(element('th', undefined, 'plan'));
     cell.scope = 'row';
     cell.append(mark(p.strategy), breakable('span', p.plan));
-    tr.appendChild(element('td')).append(pick);
-    tr.appendChild(element('td')).append(copyButton(p));
+    tr.appendChild(element('td', undefined, 'do')).append(pick, copyButton(p));
   }
   return tr;
 }
@@ -67,8 +77,7 @@ function table() {
     const again = document.querySelector('#rows button[data-plan="' + focused + '"]');
     if (again) again.focus();
   }
-  head.forEach(
-      column => column === sortBy ?
-          column.th.setAttribute('aria-sort', sortDown ? 'descending' : 'ascending') :
-          column.th.removeAttribute('aria-sort'));
+  for (const th of byId('head').children) th.removeAttribute('aria-sort');
+  for (const column of head) column.button.classList.toggle('by', column === sortBy);
+  sortBy.button.parentNode.setAttribute('aria-sort', sortDown ? 'descending' : 'ascending');
 }

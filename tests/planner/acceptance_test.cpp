@@ -1,12 +1,15 @@
 // Accepted lengths of drafts: the form, fits of published curves, a user's table, steps of an answer [P28].
 #include "planner/serving/acceptance.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
@@ -281,15 +284,16 @@ double simulated_steps(const AcceptedLength& length, long long n, int answers, s
 
 // A device without an end, a table of any length, and one whose every row is wrong.
 TEST(Acceptance, P28FilesAreReadWithinBounds) {
-  std::filesystem::create_directory("endless");
-  std::filesystem::remove("endless/a.csv");
-  std::filesystem::create_symlink("/dev/zero", "endless/a.csv");
+  const std::filesystem::path endless =
+      std::filesystem::temp_directory_path() / fmt::format("shardline_acceptance_{}.csv", ::getpid());
+  std::filesystem::create_symlink("/dev/zero", endless);
   try {
-    load_acceptance("endless/a.csv");
+    load_acceptance(endless);
     ADD_FAILURE() << "read a device without an end";
   } catch (const UserError& e) {
     EXPECT_THAT(e.what(), HasSubstr("more than 1 MiB"));
   }
+  std::filesystem::remove(endless);
   std::string rows = "drafts,mean\n";
   for (int i = 0; i < 200'000; ++i) rows += "0,1\n";
   try {

@@ -32,6 +32,10 @@ const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 async function layout(browser, width, scheme) {
   const wide = await browser.evaluate('document.documentElement.scrollWidth');
   expect('the page is no wider than its window', wide <= width, wide);
+  const table = await inPage(browser, `
+    const region = document.querySelector('.tall');
+    return {has: region.clientWidth, needs: region.scrollWidth};`);
+  expect('no column of the table of plans is cut', width < 1400 || table.needs <= table.has, table);
   const broken = await inPage(browser, `
     const out = [];
     for (const e of document.querySelectorAll('.plan span, #numbers thead th > span:last-child, #tip b, dd code')) {
