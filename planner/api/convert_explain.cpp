@@ -117,8 +117,9 @@ ExplainResult explain_result(const Study& study, const Explanation& e) {
     none.why = n.why;
     out.elasticities.push_back(std::move(none));
   }
-  out.compared = e.compared;
-  for (const shardline::Rival& r : e.rivals) out.rivals.push_back(rival_of(study, r));
+  out.compared = e.rivals.compared;
+  out.equal_users = e.rivals.equal_users;
+  for (const shardline::Rival& r : e.rivals.best) out.rivals.push_back(rival_of(study, r));
   for (const shardline::Purchase& p : e.purchases) out.purchases.push_back(purchase_of(study, p));
   out.unmeasured = e.unmeasured;
   out.warnings = warnings_of(s.unread, s.narrow);

@@ -187,6 +187,7 @@ struct ExplainResult {
   std::vector<Bottleneck> bottlenecks;
   std::vector<Elasticity> elasticities;
   unsigned long long compared = 0;
+  bool equal_users = true;
   std::vector<Rival> rivals;
   std::vector<Purchase> purchases;
   unsigned long long unmeasured = 0;
@@ -213,7 +214,11 @@ struct Fields<ExplainResult> {
           "what users get of it; null: no workload, or prompts need a pool of their own");
     field("bottlenecks", &T::bottlenecks, "the longest first");
     field("elasticities", &T::elasticities, "of everything that can be changed, and why the rest cannot");
-    field("compared", &T::compared, "plans on as many GPUs for as many users that it was compared with");
+    field("compared", &T::compared, "plans on as many GPUs that it was compared with");
+    field(
+        "equal_users", &T::equal_users,
+        "whether they are for as many users; else no other plan's groups share these users evenly, and they "
+        "are for the next fewer and the next more");
     field("rivals", &T::rivals,
           "the best of them, and where that is of the same strategy the best of another");
     field("purchases", &T::purchases, "what to buy");

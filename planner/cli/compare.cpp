@@ -120,12 +120,16 @@ void print_verdict(const PlanComparison& c) {
                                   : "They are not told apart, as prices may be off.");
 }
 
-void print(const Study& study, const PlanComparison& c) {
+void print(const Study& study, const PlanComparison& c, const std::vector<long long>& copies) {
   print_lines(study.title);
   for (const std::string& text : {engine_text(study.study), precision_text(study.study)})
     if (!text.empty()) print_lines(text.substr(0, text.find_last_not_of('\n') + 1));
   print_plan(study, "A", c.first, c.first_times);
+  if (const std::string share = share_text(copies[0], c.first.plan.gpus()); !share.empty())
+    print_under(share);
   print_plan(study, "B", c.second, c.second_times);
+  if (const std::string share = share_text(copies[1], c.second.plan.gpus()); !share.empty())
+    print_under(share);
   print_under(what_intervals_are(study.study));
   fmt::print("\n");
   const bool prefill = study.study.batch.kind() == StepKind::prefill;
@@ -174,7 +178,7 @@ int run(const CompareOptions& o, const Provenance& made_by) {
   print_warnings(c.first.unread);
   print_warnings(c.first.narrow);
   print_warnings(c.second.narrow);
-  print(study, c);
+  print(study, c, asked.copies);
   return c.both() ? 0 : 3;
 }
 

@@ -106,12 +106,13 @@ std::vector<Turnover> by_distance(std::vector<Turnover> all) {
   return all;
 }
 
-void print_rival(const Rival& r, const std::string& time) {
+void print_rival(const Rival& r, const std::string& time, bool equal_users) {
+  const std::string users = equal_users ? "" : fmt::format(" for {} users", r.plan.users());
   print_lines(
-      2,
-      fmt::format("{}: {} {} ({}; {})", to_string(r.plan), time, to_string(r.times.time()), percent(r.ratio),
-                  r.told_apart ? "more than prices may be off"
-                               : "not told apart, as prices may be off: " + interval(r.ratio, r.band)));
+      2, fmt::format("{}: {} {}{} ({}; {})", to_string(r.plan), time, to_string(r.times.time()), users,
+                     percent(r.ratio),
+                     r.told_apart ? "more than prices may be off"
+                                  : "not told apart, as prices may be off: " + interval(r.ratio, r.band)));
   std::string turns, never;
   for (const Turnover& t : by_distance(r.turnovers)) {
     if (t.factor) {
@@ -125,17 +126,18 @@ void print_rival(const Rival& r, const std::string& time) {
   if (!never.empty()) print_lines(4, fmt::format("does not, up to {:g}x either way: {}", kMostFactor, never));
 }
 
-std::string rivals_title(std::uint64_t compared) {
-  constexpr const char* kEqual = "on as many GPUs for as many users";
-  if (compared == 0) return fmt::format("there is no other plan {}", kEqual);
-  if (compared == 1) return fmt::format("the only other plan {}", kEqual);
-  return fmt::format("best of {} other plans {}", compared, kEqual);
+std::string rivals_title(const Rivals& r) {
+  if (r.compared == 0) return "there is no other plan on as many GPUs for as many users, or nearly as many";
+  const std::string equal = std::string("on as many GPUs for as many users") +
+                            (r.equal_users ? "" : ", as nearly as their groups share them");
+  if (r.compared == 1) return "the only other plan " + equal;
+  return fmt::format("best of {} other plans {}", r.compared, equal);
 }
 
 void print_rivals(const Explanation& e, const std::string& time) {
-  fmt::print("\n{}\n", rivals_title(e.compared));
-  if (e.compared > 0 && e.rivals.empty()) fmt::print("  none fits\n");
-  for (const Rival& r : e.rivals) print_rival(r, time);
+  print_lines(0, "\n" + rivals_title(e.rivals));
+  if (e.rivals.compared > 0 && e.rivals.best.empty()) fmt::print("  none fits\n");
+  for (const Rival& r : e.rivals.best) print_rival(r, time, e.rivals.equal_users);
 }
 
 // TTFT is shown where a workload is served; there is no room for both changes.
@@ -171,10 +173,12 @@ void print_purchases(const Study& study, const Explanation& e, const std::string
                               : ""));
 }
 
-void print(const Study& study, const Explanation& e) {
+void print(const Study& study, const Explanation& e, long long copies) {
   const std::string time = time_name(study, e.times);
   print_lines(0, study.title);
   fmt::print("{}\n", to_string(e.simulated.plan));
+  if (const std::string share = share_text(copies, e.simulated.plan.gpus()); !share.empty())
+    print_lines(2, share);
   for (const std::string& text : {engine_text(study.study), precision_text(study.study)})
     if (!text.empty())
       print_lines(2, text.substr(text.find_first_not_of(' '),
@@ -234,7 +238,7 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
   }
   print_warnings(e.simulated.unread);
   print_warnings(e.simulated.narrow);
-  print(study, e);
+  print(study, e, asked.copies[0]);
   return 0;
 }
 

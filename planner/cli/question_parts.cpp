@@ -35,13 +35,13 @@ PlanAnswer answer_of(const std::string& model, const QuestionOptions& line, cons
 
 // The first plan, and of several others that shard in another way; other batches of the same only where there
 // is no such.
-std::vector<std::string> best_of(const PlanAnswer& a, std::size_t wanted) {
-  std::vector<std::string> out, rest;
+std::vector<const PlannedPoint*> best_of(const PlanAnswer& a, std::size_t wanted) {
+  std::vector<const PlannedPoint*> out, rest;
   std::vector<Plan> seen;
   for (const PlannedPoint& p : a.plans) {
     const Plan sharding = sharding_of(p.point.plan);
     const bool other = std::find(seen.begin(), seen.end(), sharding) == seen.end();
-    (other ? out : rest).push_back(to_string(p.point.plan));
+    (other ? out : rest).push_back(&p);
     seen.push_back(sharding);
   }
   out.insert(out.end(), rest.begin(), rest.end());
@@ -53,7 +53,13 @@ AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
                          std::vector<std::string> plans, std::size_t wanted, const std::string& costs,
                          const EngineOptions& engine) {
   const PlanAnswer a = answer_of(model, line, costs, engine, plans.empty());
-  if (plans.empty()) plans = best_of(a, wanted);
+  std::vector<long long> copies(plans.size(), 1);
+  if (plans.empty()) {
+    for (const PlannedPoint* p : best_of(a, wanted)) {
+      plans.push_back(to_string(p->point.plan));
+      copies.push_back(p->copies);
+    }
+  }
   if (plans.size() < wanted)
     throw UserError({Diagnostic{{},
                                 fmt::format("the question has {} plan{}, and {} wanted", plans.size(),
@@ -63,7 +69,7 @@ AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
     const Overrides others{{}, "", false, false, settings};
     return parse_scenario(kLine, text, shipped_catalogs(), others).studies.front();
   };
-  return {"plan", a.scenario, a.study, std::move(plans), with};
+  return {"plan", a.scenario, a.study, std::move(plans), std::move(copies), with};
 }
 
 }  // namespace
@@ -155,8 +161,19 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
          "32K --output 1K"}}});
   const Scenario scenario = scenario_named(named, overrides_of(costs, engine));
   const Study& study = study_of(scenario, model);
-  return {scenario.name, "", study, std::move(plans),
+  std::vector<long long> copies(plans.size(), 1);
+  return {scenario.name,
+          "",
+          study,
+          std::move(plans),
+          std::move(copies),
           study_with_settings(named, costs, engine, study.study.model.name)};
+}
+
+std::string share_text(long long copies, int gpus_of_one) {
+  if (copies < 2) return "";
+  return fmt::format("one of {} copies on {} GPUs: its users are a copy's share", copies,
+                     copies * gpus_of_one);
 }
 
 }  // namespace shardline::cli

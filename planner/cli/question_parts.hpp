@@ -33,11 +33,15 @@ struct AskedStudy {
   std::string scenario_text;  // of a line
   Study study;
   std::vector<std::string> plans;  // that were named, else the best of the line's answer
+  std::vector<long long> copies;   // of each of these that the answer starts; 1 of those that were named
   std::function<Study(const std::vector<std::string>&)> with;  // the same question with other settings
 };
 /// `wanted` plans, all named or, of a line, none. Throws UserError; also where a line has not so many.
 AskedStudy asked_study(const std::string& scenario_or_model, const QuestionOptions& line,
                        const std::string& model, std::vector<std::string> plans, std::size_t wanted,
                        const std::string& costs, const EngineOptions& engine);
+
+/// "one of 2 copies on 8 GPUs: its users are a copy's share"; empty of a plan that is started once.
+std::string share_text(long long copies, int gpus_of_one);
 
 }  // namespace shardline::cli

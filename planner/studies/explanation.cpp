@@ -237,7 +237,7 @@ Explanation explain(const Study& study, const Plan& plan, const std::vector<std:
   out.elasticities = elasticities_of(study, priced, out.without, advance);
   out.bottlenecks = bottlenecks_of(study, out.simulated, out.elasticities);
   begin(1);
-  out.rivals = rivals_of(study, priced, out.times, out.compared, advance);
+  out.rivals = rivals_of(study, priced, out.times, advance);
   begin(2);
   out.purchases = purchases_of(study, priced, out.times, settings, systems, with, out.unmeasured, advance);
   return out;

@@ -60,6 +60,14 @@ struct Rival {
   std::vector<Turnover> turnovers;
 };
 
+struct Rivals {
+  std::uint64_t compared = 0;  // plans on as many GPUs that fit and start
+  bool equal_users = true;     // for as many users; else no other plan's groups share these users evenly, and
+                               // it was compared with plans for the next fewer and the next more
+  /// The best of them, and where that is of the same strategy the best of another.
+  std::vector<Rival> best;
+};
+
 /// A plan on another machine.
 struct Purchase {
   std::string what;  // "1.5x HBM bandwidth", "b200-hgx"
@@ -78,9 +86,7 @@ struct Explanation {
   std::vector<Bottleneck> bottlenecks;
   std::vector<Elasticity> elasticities;
   std::vector<NoElasticity> without;
-  /// The best of any other plan, and where that is of the same strategy the best of another.
-  std::vector<Rival> rivals;
-  std::uint64_t compared = 0;  // plans on as many GPUs for as many users that fit
+  Rivals rivals;
   std::vector<Purchase> purchases;
   std::size_t unmeasured = 0;  // systems of the catalogue that were left out: no measurements price them
 };
@@ -102,8 +108,7 @@ std::vector<Bottleneck> bottlenecks_of(const Study& study, const SimulatedPlan& 
 /// Nothing changed by a knob is in `without`.
 std::vector<Elasticity> elasticities_of(const Study& study, const Plan& plan,
                                         std::vector<NoElasticity>& without, const Advance& advance = {});
-std::vector<Rival> rivals_of(const Study& study, const Plan& plan, const PlanTimes& own,
-                             std::uint64_t& compared, const Advance& advance = {});
+Rivals rivals_of(const Study& study, const Plan& plan, const PlanTimes& own, const Advance& advance = {});
 std::vector<Purchase> purchases_of(const Study& study, const Plan& plan, const PlanTimes& own,
                                    const std::vector<std::string>& settings,
                                    const std::filesystem::path& systems, const WithSettings& with,

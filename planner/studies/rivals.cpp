@@ -16,30 +16,44 @@ constexpr std::uint64_t kRivals = 2;
 constexpr double kClose = 1e-3;          // part of it to which it is found
 constexpr std::size_t kServedOnes = 64;  // plans whose serving is computed, by their steps the fastest
 
-// The plan's users on another plan, or no plan where they do not come out even.
-std::optional<Plan> for_users(const Study& study, Plan plan, long long users) {
-  const long long groups = static_cast<long long>(plan.in_flight) * plan.dp;
-  if (users % groups != 0) return std::nullopt;
-  plan.batch = static_cast<int>(users / groups);
+// The plan with so many users in each of its groups, where it fits and starts.
+std::optional<Plan> with_batch(const Study& study, Plan plan, long long batch) {
+  plan.batch = static_cast<int>(batch);
   if (cannot_run(study, plan) || does_not_start(study.study, plan)) return std::nullopt;
   return plan;
 }
 
+struct Candidates {
+  std::vector<Plan> plans;
+  bool equal_users = true;
+};
+
 // Plans of the scenario's strategies on as many GPUs for as many users, but those with parts that are
-// searched for and, beside an exact one, approximate ones.
-std::vector<Plan> candidates(const Study& study, const Plan& plan) {
+// searched for and, beside an exact one, approximate ones. Where the users divide into the groups of none,
+// those for the next fewer and the next more.
+Candidates candidates(const Study& study, const Plan& plan) {
   const SearchOptions& o = study.sweep().search;
   const bool exact = strategy(plan.strategy).exact;
-  std::vector<Plan> all, out;
+  std::vector<Plan> all;
   for (const StrategyId id : o.strategies) {
     const Strategy& s = strategy(id);
     if (!s.takes(study.study) || s.parts != nullptr || (exact && !s.exact)) continue;
     enumerate_plans(study.study, s, plan.gpus(), o.space, all);
   }
+  Candidates even, near{{}, false};
+  const auto add = [&](Candidates& to, const Plan& p, long long batch) {
+    if (const auto ready = with_batch(study, p, batch); ready && *ready != plan) to.plans.push_back(*ready);
+  };
   for (const Plan& p : all) {
-    if (auto ready = for_users(study, p, plan.users()); ready && *ready != plan) out.push_back(*ready);
+    const long long groups = static_cast<long long>(p.in_flight) * p.dp, users = plan.users();
+    if (users % groups == 0) {
+      add(even, p, users / groups);
+    } else {
+      if (users > groups) add(near, p, users / groups);
+      add(near, p, users / groups + 1);
+    }
   }
-  return out;
+  return even.plans.empty() ? near : even;
 }
 
 struct Timed {
@@ -129,16 +143,19 @@ Turnover turnover(const Study& study, const Plan& plan, const Plan& rival, Knob 
   return out;
 }
 
+// Of plans for other users no batch is where both serve as many.
 Rival rival_of(const Study& study, const Plan& plan, const PlanTimes& own, const Plan& other,
-               const Advance& advance) {
+               bool equal_users, const Advance& advance) {
   Rival out;
   out.plan = other;
   out.times = times_of(study, other);
   out.ratio = out.times.time() / own.time();
   out.band = ratio_band(out.times.errors, own.errors, FitErrors::shared);
   out.told_apart = told_apart(out.ratio, out.band);
-  for (std::size_t k = 0; k < kKnobs; ++k)
+  for (std::size_t k = 0; k < kKnobs; ++k) {
+    if (!equal_users && static_cast<Knob>(k) == Knob::batch) continue;
     out.turnovers.push_back(turnover(study, plan, other, static_cast<Knob>(k), advance));
+  }
   return out;
 }
 
@@ -146,16 +163,15 @@ Rival rival_of(const Study& study, const Plan& plan, const PlanTimes& own, const
 
 std::uint64_t simulations_of_rivals() { return kRivals * kKnobs * kFactors * kOfFactor; }
 
-std::vector<Rival> rivals_of(const Study& study, const Plan& plan, const PlanTimes& own,
-                             std::uint64_t& compared, const Advance& advance) {
-  const std::vector<Plan> plans = candidates(study, plan);
-  compared = plans.size();
-  const std::vector<Timed> best = best_of_each(study, plans);
-  std::vector<Rival> out;
+Rivals rivals_of(const Study& study, const Plan& plan, const PlanTimes& own, const Advance& advance) {
+  const Candidates found = candidates(study, plan);
+  const std::vector<Timed> best = best_of_each(study, found.plans);
+  Rivals out{found.plans.size(), found.equal_users, {}};
   if (best.empty()) return out;
-  out.push_back(rival_of(study, plan, own, best.front().plan, advance));
+  out.best.push_back(rival_of(study, plan, own, best.front().plan, found.equal_users, advance));
   if (best.front().plan.strategy != plan.strategy) return out;
-  if (best.size() > 1) out.push_back(rival_of(study, plan, own, best[1].plan, advance));
+  if (best.size() > 1)
+    out.best.push_back(rival_of(study, plan, own, best[1].plan, found.equal_users, advance));
   return out;
 }
 

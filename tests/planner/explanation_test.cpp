@@ -120,11 +120,11 @@ TEST(Explanation, P24ElasticitiesToTimesLessThoseToRatesAreOne) {
 TEST(Explanation, P24ATurnoverIsWhereBothPlansTakeAsLong) {
   const Study s = shards();
   const Plan p = plan("tensor:tpa=8,tpf=8,batch=8");
-  std::uint64_t compared = 0;
-  const auto rivals = rivals_of(s, p, times_of(s, p), compared);
-  ASSERT_FALSE(rivals.empty());
-  EXPECT_GT(compared, 1u);
-  for (const Rival& r : rivals) {
+  const Rivals rivals = rivals_of(s, p, times_of(s, p));
+  ASSERT_FALSE(rivals.best.empty());
+  EXPECT_GT(rivals.compared, 1u);
+  EXPECT_TRUE(rivals.equal_users);
+  for (const Rival& r : rivals.best) {
     EXPECT_EQ(r.plan.gpus(), p.gpus());
     EXPECT_EQ(r.plan.users(), p.users());
     EXPECT_NEAR(r.ratio, time_of(s, r.plan) / time_of(s, p), 1e-12);
@@ -136,6 +136,25 @@ TEST(Explanation, P24ATurnoverIsWhereBothPlansTakeAsLong) {
       EXPECT_NEAR(there, 1, 0.01) << to_string(t.knob);
     }
   }
+}
+
+// Seven users are no whole number of microbatches of any pipeline.
+TEST(Explanation, P24UsersThatNoOtherPlanSharesEvenlyAreComparedWithTheNearest) {
+  const StrategyId of = plan("pipeline:pp=2,tpa=4,tpf=4,batch=4").strategy;
+  Study s = shards();
+  s.sweep().search.strategies = {of};
+  const Plan p = plan("tensor:tpa=8,tpf=8,batch=7");
+  const Rivals rivals = rivals_of(s, p, times_of(s, p));
+  EXPECT_FALSE(rivals.equal_users);
+  ASSERT_FALSE(rivals.best.empty());
+  for (const Rival& r : rivals.best) {
+    const long long groups = r.plan.in_flight;
+    EXPECT_EQ(r.plan.strategy, of);
+    EXPECT_LT(std::abs(r.plan.users() - 7), groups);
+    EXPECT_NE(r.plan.users(), 7);
+  }
+  const Plan even = plan("tensor:tpa=8,tpf=8,batch=8");
+  EXPECT_TRUE(rivals_of(s, even, times_of(s, even)).equal_users);
 }
 
 TEST(Explanation, P24AnotherSystemIsPricedAsItsOwnScenarioIs) {
