@@ -72,7 +72,7 @@ std::string found_text(const PlanAnswer& a, const PlannedPoint& p) {
     return fmt::format("{} {} (90 %: {})", what, to_string(time, kDigits), range);
   };
   const Miss beyond = miss_of(a, p.point);
-  std::string found = said(time_name(a), p.point.time, time_range(a, p));
+  std::string found = said(time_name(a), time_with_path(a, p.point), time_range(a, p));
   if (served(a) && a.asked.most_ttft > Seconds(0)) {
     const std::string first = said("TTFT", p.point.ttft, ttft_range(a, p));
     found = beyond.what == "TTFT" ? first : beyond.what.empty() ? found + ", " + first : found;

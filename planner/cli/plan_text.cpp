@@ -16,6 +16,7 @@
 #include "planner/scenario/titles.hpp"
 #include "planner/search/provenance.hpp"
 #include "planner/studies/plan_cost.hpp"
+#include "planner/studies/service_knobs.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/shell_word.hpp"
@@ -61,14 +62,18 @@ std::string basis_text(const PlanAnswer& a) {
   if (const std::string drafts = drafts_text(c); !drafts.empty())
     out += "; " + drafts.substr(2, drafts.size() - 3);  // without its indent and its end of line
   if (c.engine && a.question.prefill())
-    out +=
-        fmt::format("; TTFT is of the steps: {} of its request path come on top, and the target holds both",
-                    to_string(c.engine->host.path, kDigits));
+    out += fmt::format(
+        "; the table's TTFT is of the steps, as in sweep and simulate: {} of its request path "
+        "come on top, and the target holds both",
+        to_string(c.engine->host.path, kDigits));
   return out;
 }
 
 std::vector<std::string> header(const PlanAnswer& a) {
-  if (a.question.prefill()) return {"#", "GPUs", "TTFT", "90 %", "new tokens/s/GPU", "memory/GPU", "plan"};
+  if (a.question.prefill()) {
+    const char* time = a.study.study.engine ? "TTFT less path" : "TTFT";
+    return {"#", "GPUs", time, "90 %", "new tokens/s/GPU", "memory/GPU", "plan"};
+  }
   if (a.question.rate > 0)
     return {"#", "GPUs", "users", "TPOT", "TTFT", "requests/s", "tokens/s/GPU", "90 %", "plan"};
   if (served(a)) return {"#", "GPUs", "users", "TPOT", "TTFT", "tokens/s/GPU", "90 %", "plan"};
@@ -194,8 +199,7 @@ std::string options_text(const PlanAnswer& a, bool sweep) {
   time("--ttl", q.ttl);
   time("--ttft", sweep && q.prefill() ? a.asked.most_time : q.ttft);
   if (q.users > 0 && !sweep) out += fmt::format(" --users {}", q.users);
-  if (q.users > 0 && sweep && q.engine == "ideal" && !a.plans.empty())
-    out += fmt::format(" --users {}", a.defaults.users_of_copy(q.users, a.plans.front().point.plan.gpus()));
+  if (q.users > 0 && sweep) out += fmt::format(" --users {}", q.users);
   if (q.rate > 0 && !sweep) out += fmt::format(" --rate {:g}/s", q.rate);
   return out;
 }
@@ -281,10 +285,16 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (saved.empty())
     add(plan_command(a, a.question.model, a.defaults.most_gpus) + " --save " + shell_word(file));
   const std::string set = settings_text(a.question);
-  add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
+  // A sweep knows neither copies nor rates: its answer would be another question's.
+  const bool copied = !a.plans.empty() && a.plans.front().copies > 1;
+  if (!(a.question.users > 0 && copied) && !(a.question.rate > 0))
+    add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
   if (!a.plans.empty()) {
     const std::string plan = shell_word(to_string(a.plans.front().point.plan));
     const long long copies = a.plans.front().copies;
+    if (a.question.rate > 0 && !no_play(a.study.study, a.plans.front().point.plan))
+      add(fmt::format("shardline serve {} --plan {}{} --rate {}/s{}", shell_word(file), plan, set,
+                      a.question.rate, copies > 1 ? fmt::format(" --replicas {}", copies) : ""));
     add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_word(file), plan, set,
                     copies > 1 ? fmt::format(" --copies {}", copies) : ""));
     add(fmt::format("shardline explain {} --plan {}{}", shell_word(file), plan, set));

@@ -176,6 +176,11 @@ std::optional<WiderPlan> wider(const PlanAnswer& a, const Show& show) {
 
 }  // namespace
 
+Seconds time_with_path(const PlanAnswer& a, const Point& p) {
+  const auto& engine = a.study.study.engine;
+  return engine && a.question.prefill() ? p.time + engine->host.path : p.time;
+}
+
 Miss miss_of(const PlanAnswer& a, const Point& p) {
   Miss worst;
   const auto see = [&](const std::string& what, Seconds is, Seconds asked) {
@@ -183,7 +188,8 @@ Miss miss_of(const PlanAnswer& a, const Point& p) {
     worst = {what, is / asked - 1, is};
   };
   const bool served = a.study.sweep().search.workload.has_value();
-  see(a.question.prefill() ? "TTFT" : served ? "TPOT" : "TTL", p.time, a.asked.most_time);
+  if (a.question.prefill()) see("TTFT", time_with_path(a, p), a.question.ttft);
+  if (!a.question.prefill()) see(served ? "TPOT" : "TTL", p.time, a.asked.most_time);
   if (served) see("TTFT", p.ttft, a.asked.most_ttft);
   return worst;
 }
@@ -232,6 +238,18 @@ void bisect_batches(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
 
 namespace {
 
+// Batches between those of graphs that the copies' search found: without them no command that reads the
+// scenario lists the plans of the answer.
+void add_batches(PlanAnswer& a, const Catalogs& catalogs) {
+  std::vector<int>& batches = a.defaults.batches;
+  if (batches.empty()) return;  // they follow from the users
+  for (const PlannedPoint& p : a.plans) batches.push_back(p.point.plan.batch);
+  std::sort(batches.begin(), batches.end());
+  batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+  a.scenario = plan_scenario(a.question, a.defaults);
+  a.study = study_with(a.scenario, catalogs, a.question.settings);
+}
+
 // Sweeps, and chooses what is shown.
 void find_plans(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
   sweep(a, show);
@@ -242,6 +260,7 @@ void find_plans(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
     a.plans = std::move(found.plans);
     a.wider = std::move(found.wider);
     a.met = !a.plans.empty() && a.plans.front().meets;
+    add_batches(a, catalogs);
   } else {
     a.met = meets(a);
   }

@@ -48,7 +48,7 @@ struct WiderPlan {
 struct PlanAnswer {
   PlanQuestion question;
   PlanDefaults defaults;
-  std::string scenario;  // YAML: sweep of it with `asked` is `sweep`
+  std::string scenario;  // YAML: sweep of it with `asked` is `sweep`; with by_copies it has more batches
   Study study;           // of that text
   SweepQuestion asked;
   SweepAnswer sweep;
@@ -78,6 +78,9 @@ struct Miss {
   Seconds time;
 };
 Miss miss_of(const PlanAnswer& answer, const Point& point);
+/// What a target of time is about: TPOT or TTL, and of a prefill under an engine its steps and the request path
+/// around them, which point.time is without.
+Seconds time_with_path(const PlanAnswer& answer, const Point& point);
 
 /// The question with its defaults, scenario and study; nothing is searched for.
 PlanAnswer asked_plan(const PlanQuestion& question, const Catalogs& catalogs);

@@ -11,6 +11,7 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/shell_word.hpp"
 
 namespace shardline {
 
@@ -224,10 +225,39 @@ PlanDefaults plan_defaults(const PlanQuestion& q, const Catalogs& catalogs,
   return d;
 }
 
+namespace {
+
+// On a system, as it is to be named.
+std::string text_of(const PlanQuestion& q, const PlanDefaults& d, const std::string& system) {
+  std::string out = fmt::format("{} on up to {} GPU{} of {}: input {} tokens", d.model.name, d.most_gpus,
+                                d.most_gpus == 1 ? "" : "s", system, grouped(q.input));
+  if (!q.prefill()) out += fmt::format(", output {} tokens", grouped(q.output));
+  if (q.users > 0)
+    out += fmt::format(", {}{} user{}", q.engine == "ideal" ? "at least " : "", grouped(q.users),
+                       q.users == 1 ? "" : "s");
+  if (q.rate > 0) out += fmt::format(", {}", rate_text(q.rate));
+  const std::string target = target_text(q);
+  return target.empty() ? out : out + "; " + target;
+}
+
+// Of the question what a file would not hold: its settings are of the system's file, and a target that is a
+// constraint would hide what misses it by a little.
+std::string beside_the_file(const PlanQuestion& q, const PlanDefaults& d) {
+  std::string out;
+  const auto time = [&](const char* flag, Seconds t) {
+    if (t > Seconds(0)) out += fmt::format(" {} {}", flag, shell_word(to_string(t, 12)));
+  };
+  time("--ttl", q.ttl);
+  time("--ttft", q.prefill() && d.engine ? q.ttft - d.engine->host.path : q.ttft);
+  for (const std::string& setting : q.settings) out += " --set " + shell_word(setting);
+  return out.empty() ? "" : "# Not in it, to be given to commands that read it:" + out + "\n";
+}
+
+}  // namespace
+
 std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
-  std::string out =
-      fmt::format("# Written by shardline plan. Keys: scenarios/README.md.\nname: plan\nsummary: {}\n",
-                  quoted(question_text(q, d)));
+  std::string out = "# Written by shardline plan. Keys: scenarios/README.md.\n" + beside_the_file(q, d);
+  out += fmt::format("name: plan\nsummary: {}\n", quoted(text_of(q, d, d.system.name)));
   out += fmt::format("system: {}\n", quoted(q.system));
   if (!q.costs.empty()) out += fmt::format("costs: {}\n", q.costs);
   if (d.engine)
@@ -261,16 +291,7 @@ std::string target_text(const PlanQuestion& q) {
 }
 
 std::string question_text(const PlanQuestion& q, const PlanDefaults& d) {
-  std::string out =
-      fmt::format("{} on up to {} GPU{} of {}: input {} tokens", d.model.name, d.most_gpus,
-                  d.most_gpus == 1 ? "" : "s", d.system.name + set_text(d.system), grouped(q.input));
-  if (!q.prefill()) out += fmt::format(", output {} tokens", grouped(q.output));
-  if (q.users > 0)
-    out += fmt::format(", {}{} user{}", q.engine == "ideal" ? "at least " : "", grouped(q.users),
-                       q.users == 1 ? "" : "s");
-  if (q.rate > 0) out += fmt::format(", {}", rate_text(q.rate));
-  const std::string target = target_text(q);
-  return target.empty() ? out : out + "; " + target;
+  return text_of(q, d, d.system.name + set_text(d.system));
 }
 
 }  // namespace shardline
