@@ -11,9 +11,15 @@
 namespace shardline {
 
 Seconds asked_time(const std::string& name, const std::string& text) {
-  if (!text.empty() && text.find_first_not_of("0123456789.") == std::string::npos)
+  if (!text.empty() && text.find_first_not_of("0123456789.") == std::string::npos) {
+    const auto tried = parse_quantity<Seconds>(text + " ms");
+    const auto* const time = std::get_if<Seconds>(&tried);
+    if (time == nullptr || *time <= Seconds(0))
+      throw UserError(fmt::format("{} {}: expected a positive time with its unit, for instance {} \"20 ms\"",
+                                  name, text, name));
     throw UserError(fmt::format("{} {}: expected a time with its unit, {} \"{} ms\" or {} \"{} s\"", name,
                                 text, name, text, name, text));
+  }
   const auto parsed = parse_quantity<Seconds>(text);
   if (const auto* fault = std::get_if<std::string>(&parsed))
     throw UserError(

@@ -275,6 +275,11 @@ std::variant<long long, std::string> parse_tokens(std::string_view text) {
   } else {
     const bool known = std::any_of(kPrefixes.begin(), kPrefixes.end(),
                                    [&](const Unit& unit) { return unit.name == s.unit; });
+    // Nothing is proposed that would be refused in turn.
+    if (known) {
+      if (auto tried = parse_tokens(digits + " tokens"); std::holds_alternative<std::string>(tried))
+        return tried;
+    }
     const std::string instead =
         known ? fmt::format(": write \"{} tokens\"", shown(trimmed(text))) : std::string();
     if (s.unit.empty()) return wrong("a number without a unit" + instead);

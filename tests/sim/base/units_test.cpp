@@ -189,6 +189,9 @@ TEST(Units, RefusesTokens) {
     EXPECT_THAT(tokens_error(text), ::testing::StartsWith(wanted)) << text;
   EXPECT_EQ(tokens_error("32K"), wanted + "the unit \"K\": write \"32K tokens\"");
   EXPECT_EQ(tokens_error("1.1M tokens"), wanted + "a fraction of a token");
+  // What would be refused in turn is not proposed.
+  EXPECT_EQ(tokens_error("1.0001K"), wanted + "a fraction of a token");
+  EXPECT_EQ(tokens_error("1.5"), wanted + "a fraction of a token");
   EXPECT_EQ(tokens_error("1 T tokens"), wanted + "the unit \"T tokens\"");
   EXPECT_EQ(tokens_error("1 GB"), wanted + "the unit \"GB\"");
   EXPECT_EQ(tokens_error("0.1Ki tokens"), wanted + "a fraction of a token");
