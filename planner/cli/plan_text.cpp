@@ -200,7 +200,7 @@ std::string options_text(const PlanAnswer& a, bool sweep) {
   time("--ttft", sweep && q.prefill() ? a.asked.most_time : q.ttft);
   if (q.users > 0 && !sweep) out += fmt::format(" --users {}", q.users);
   if (q.users > 0 && sweep) out += fmt::format(" --users {}", q.users);
-  if (q.rate > 0 && !sweep) out += fmt::format(" --rate {:g}/s", q.rate);
+  if (q.rate > 0 && !sweep) out += " --rate " + rate_argument(q.rate);
   return out;
 }
 
@@ -293,8 +293,9 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
     const std::string plan = shell_word(to_string(a.plans.front().point.plan));
     const long long copies = a.plans.front().copies;
     if (a.question.rate > 0 && !no_play(a.study.study, a.plans.front().point.plan))
-      add(fmt::format("shardline serve {} --plan {}{} --rate {}/s{}", shell_word(file), plan, set,
-                      a.question.rate, copies > 1 ? fmt::format(" --replicas {}", copies) : ""));
+      add(fmt::format("shardline serve {} --plan {}{} --rate {}{}", shell_word(file), plan, set,
+                      rate_argument(a.question.rate),
+                      copies > 1 ? fmt::format(" --replicas {}", copies) : ""));
     add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_word(file), plan, set,
                     copies > 1 ? fmt::format(" --copies {}", copies) : ""));
     add(fmt::format("shardline explain {} --plan {}{}", shell_word(file), plan, set));

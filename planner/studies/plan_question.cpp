@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
 
 #include "models/model/catalog.hpp"
 #include "planner/engines/checkpoints.hpp"
@@ -276,8 +279,35 @@ std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
   return out;
 }
 
+namespace {
+
+// A rate as it was given, as far as it can be told: by the first unit in which four digits are all of it.
+struct RateWords {
+  std::string shown, whole;  // the number with four digits, and with all of them
+  const char* per;           // "s", "min", "h"
+};
+
+RateWords rate_words(double per_s) {
+  constexpr double kRounding = 1e-12;
+  for (const auto& [per, seconds] : {std::pair{"s", 1.0}, std::pair{"min", 60.0}, std::pair{"h", 3600.0}}) {
+    const std::string number = fmt::format("{:.4g}", per_s * seconds);
+    const double again = std::strtod(number.c_str(), nullptr) / seconds;
+    if (std::abs(again - per_s) <= kRounding * per_s && number.find('e') == std::string::npos)
+      return {number, number, per};
+  }
+  return {fmt::format("{:.4g}", per_s), fmt::format("{}", per_s), "s"};
+}
+
+}  // namespace
+
 std::string rate_text(double per_s) {
-  return fmt::format("{:.4g} request{}/s", per_s, per_s == 1 ? "" : "s");
+  const RateWords words = rate_words(per_s);
+  return fmt::format("{} request{}/{}", words.shown, words.shown == "1" ? "" : "s", words.per);
+}
+
+std::string rate_argument(double per_s) {
+  const RateWords words = rate_words(per_s);
+  return words.whole + "/" + words.per;
 }
 
 std::string target_text(const PlanQuestion& q) {

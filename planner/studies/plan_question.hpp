@@ -91,8 +91,10 @@ std::string plan_scenario(const PlanQuestion& question, const PlanDefaults& defa
 
 /// "llama-3.1-70b on up to 8 GPUs of h200-hgx: input 32,768 tokens, output 1,024 tokens; TPOT at most 20 ms".
 std::string question_text(const PlanQuestion& question, const PlanDefaults& defaults);
-/// "5 requests/s".
+/// "5 requests/s"; "5 requests/h", where four digits say all of it by the hour alone.
 std::string rate_text(double per_s);
+/// The same as an argument, with every digit: "5/h".
+std::string rate_argument(double per_s);
 /// "TPOT at most 20 ms, TTFT at most 2 s"; empty without a target.
 std::string target_text(const PlanQuestion& question);
 

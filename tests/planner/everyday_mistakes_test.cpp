@@ -5,6 +5,7 @@
 #include "planner/scenario/asked_amounts.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/scenario/titles.hpp"
+#include "planner/studies/plan_question.hpp"
 #include "planner/studies/sweep.hpp"
 
 namespace shardline {
@@ -237,6 +238,19 @@ TEST(EverydayMistakes, RatesInAnyUnitOfTime) {
   EXPECT_DOUBLE_EQ(asked_rate("--rate", "5/s"), 5);
   EXPECT_DOUBLE_EQ(asked_rate("--rate", "300/min"), 5);
   EXPECT_DOUBLE_EQ(asked_rate("--rate", "1.8e4/h"), 5);
+  // And said again as they were given, in the first unit that has few digits for it.
+  const auto again = [](const char* rate) {
+    const double per_s = asked_rate("--rate", rate);
+    EXPECT_DOUBLE_EQ(asked_rate("--rate", rate_argument(per_s)), per_s) << rate;
+    return rate_text(per_s) + ", " + rate_argument(per_s);
+  };
+  EXPECT_EQ(again("5/h"), "5 requests/h, 5/h");
+  EXPECT_EQ(again("1/h"), "1 request/h, 1/h");
+  EXPECT_EQ(again("2000/h"), "2000 requests/h, 2000/h");
+  EXPECT_EQ(again("7/min"), "7 requests/min, 7/min");
+  EXPECT_EQ(again("30/min"), "0.5 requests/s, 0.5/s");
+  EXPECT_EQ(again("5/s"), "5 requests/s, 5/s");
+  EXPECT_EQ(again("1.23456789/s"), "1.235 requests/s, 1.23456789/s");
   for (const char* bad : {"", "/s", "0/s", "-1/s", "5/d", "5 s", "5/s/s", "nan", "inf", "5rps"})
     EXPECT_THROW(asked_rate("--rate", bad), UserError) << bad;
 }
