@@ -245,7 +245,7 @@ std::string Table::text_within(std::size_t width, std::span<const std::string_vi
                              width);
 }
 
-bool Progress::terminal() { return isatty(STDERR_FILENO) == 1; }
+bool Progress::terminal() { return isatty(STDERR_FILENO) == 1 && !dumb_terminal(); }
 
 Progress::Progress(std::string what, bool enabled, std::string unit)
     : what_(std::move(what)),
@@ -258,6 +258,13 @@ Progress::~Progress() {
   if (shown_) std::fputs("\r\033[K", stderr);
 }
 
+bool Progress::tells_time_left(double seconds, std::uint64_t done, std::uint64_t total) {
+  constexpr double kBegun = 1, kLong = 10;  // seconds
+  constexpr double kPart = 0.01;
+  return seconds >= kLong ||
+         (seconds >= kBegun && static_cast<double>(done) >= kPart * static_cast<double>(total));
+}
+
 void Progress::show(std::uint64_t done, std::uint64_t total) {
   if (!enabled_ || done == 0 || total == 0) return;
   done = std::min(done, total);
@@ -268,9 +275,11 @@ void Progress::show(std::uint64_t done, std::uint64_t total) {
   const double rate = static_cast<double>(done) / seconds;
   constexpr int kWidth = 24;
   const auto filled = static_cast<std::size_t>(kWidth * done / total);
-  std::fputs(fmt::format("\r\033[K{} [{}{}] {}/{} {}, {:.0f} {}/s, {:.0f} s left", what_,
-                         std::string(filled, '#'), std::string(kWidth - filled, '.'), done, total, unit_,
-                         rate, unit_, static_cast<double>(total - done) / rate)
+  const std::string left = tells_time_left(seconds, done, total)
+                               ? fmt::format(", {:.0f} s left", static_cast<double>(total - done) / rate)
+                               : "";
+  std::fputs(fmt::format("\r\033[K{} [{}{}] {}/{} {}, {:.0f} {}/s{}", what_, std::string(filled, '#'),
+                         std::string(kWidth - filled, '.'), done, total, unit_, rate, unit_, left)
                  .c_str(),
              stderr);
   shown_ = true;

@@ -33,7 +33,7 @@ class Table {
 };
 
 /// "412003/3800800 plans, 402000 plans/s, 8 s left" with a bar, on standard error; silent when that is no
-/// terminal. `unit`: what is counted.
+/// terminal, or one that knows no escape sequences. `unit`: what is counted.
 class Progress {
  public:
   explicit Progress(std::string what, bool enabled, std::string unit = "plans");
@@ -43,6 +43,11 @@ class Progress {
   /// At most ten times a second.
   void show(std::uint64_t done, std::uint64_t total);
   static bool terminal();
+  /// Whether the time that is left is said yet, of work that began `seconds` ago: the first steps hold what
+  /// is done once (tables that later steps find filled), so that their pace says little of the rest. It is
+  /// said after a second, of which at least a hundredth of the steps is known, or after ten seconds in any
+  /// case.
+  static bool tells_time_left(double seconds, std::uint64_t done, std::uint64_t total);
 
  private:
   std::string what_, unit_;

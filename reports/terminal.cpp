@@ -106,8 +106,10 @@ std::size_t output_width() { return width_of(STDOUT_FILENO); }
 std::size_t error_width() { return width_of(STDERR_FILENO); }
 
 bool output_colours() {
-  return isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
+  return isatty(STDOUT_FILENO) == 1 && variable("NO_COLOR").empty() && !dumb_terminal();
 }
+
+bool dumb_terminal() { return variable("TERM") == "dumb"; }
 
 std::string emphasised(std::string_view text, Emphasis how, bool colours) {
   if (!colours) return std::string(text);

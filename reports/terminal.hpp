@@ -18,6 +18,9 @@ std::size_t error_width();
 /// (no-color.org).
 bool output_colours();
 
+/// Whether $TERM says that the terminal knows no escape sequences: "dumb", as of editors' shells.
+bool dumb_terminal();
+
 enum class Emphasis : unsigned char { strong, good, bad };
 /// The text in bold, green or red; as it is where `colours` is false.
 std::string emphasised(std::string_view text, Emphasis how, bool colours);

@@ -97,11 +97,24 @@ TEST(Progress, ShowsBarRateAndTimeLeftAndClearsTheLine) {
   const std::string out = error_output([] {
     Progress p("search", true);
     std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    p.show(2, 10);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
     p.show(5, 10);
   });
-  EXPECT_NE(out.find("\r\033[Ksearch [############............] 5/10 plans, "), std::string::npos) << out;
-  EXPECT_NE(out.find(" plans/s, 0 s left"), std::string::npos) << out;
+  // A pace of .1 s is none to go by.
+  EXPECT_NE(out.find("\r\033[Ksearch [####....................] 2/10 plans, "), std::string::npos) << out;
+  EXPECT_NE(out.find(" plans/s\r\033[Ksearch [############............] 5/10 plans, "), std::string::npos)
+      << out;
+  EXPECT_NE(out.find(" plans/s, 1 s left"), std::string::npos) << out;
   EXPECT_TRUE(out.ends_with("\r\033[K"));
+}
+
+TEST(Progress, TimeLeftIsToldOfAHundredthOfTheWorkAndASecond) {
+  EXPECT_FALSE(Progress::tells_time_left(0.99, 999, 1000));
+  EXPECT_TRUE(Progress::tells_time_left(1, 10, 1000));
+  EXPECT_FALSE(Progress::tells_time_left(1, 9, 1000));
+  EXPECT_FALSE(Progress::tells_time_left(9.9, 9, 1000));
+  EXPECT_TRUE(Progress::tells_time_left(10, 1, 1'000'000));
 }
 
 TEST(Progress, AtMostTenUpdatesASecond) {
