@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
+
+#include "planner/scenario/shipped.hpp"
 
 namespace shardline {
 
@@ -13,9 +17,9 @@ namespace {
 constexpr double kRounding = 1e-9;
 
 // The plans' times on this system, and whether another one with one figure changed has others.
-class Question {
+class TimedPlans {
  public:
-  Question(const Case& c, std::span<const Plan> plans, AllReduceRule rule)
+  TimedPlans(const Case& c, std::span<const Plan> plans, AllReduceRule rule)
       : case_(c), plans_(plans), rule_(rule) {
     Evaluator e(case_, rule);
     for (const Plan& plan : plans) times_.push_back(e.simulate(plan));
@@ -46,10 +50,18 @@ struct Changed {
   Location where;
 };
 
+// A borrowed calibration is of a machine with other figures, which nobody who takes a shipped system wrote.
+bool is_shipped(const Location& where) {
+  std::error_code error;
+  return std::filesystem::equivalent(std::filesystem::path(where.file).parent_path(),
+                                     shipped_catalogs().systems, error);
+}
+
 std::vector<Changed> changed_parameters(const System& system) {
   const MeasuredMachine& machine = system.calibration.machine;
   std::vector<Changed> out;
   for (const KeyPlace& place : system.places) {
+    if (is_shipped(place.where)) continue;
     for (std::size_t i = 0; i < machine.figures.size(); ++i) {
       const MachineFigure& f = machine_figures()[i];
       if (f.key != place.key || f.use != FigureUse::parameter) continue;
@@ -74,7 +86,7 @@ std::vector<Diagnostic> unread_parameters(const Case& c, std::span<const Plan> p
   if (c.system.calibration.empty() || c.system.calibration.machine.empty()) return out;
   const std::vector<Changed> changed = changed_parameters(c.system);
   if (changed.empty()) return out;
-  const Question fitted(c, plans, rule), parameters(by_parameters(c), plans, rule);
+  const TimedPlans fitted(c, plans, rule), parameters(by_parameters(c), plans, rule);
   for (const Changed& key : changed) {
     if (fitted.depends_on(*key.figure, key.measured)) continue;
     out.push_back({key.where,

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -55,6 +56,29 @@ TEST(Unread, ChangesThatNoPriceReadsAreNamedWithTheirPlace) {
   text = replaced(text, "latency: 4 us", "latency: 40 us");
   EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:13: device.kernel_cost",
                                                             "home-made.yaml:18: fabric.nvlink.latency"));
+}
+
+// b200-hgx has two switches and the fits of gb200-nvl72, which has eighteen.
+TEST(Unread, OfTheCatalogueOnlyWhatWasSetIsNamed) {
+  const auto named = [](const std::string& system, const std::vector<std::string>& settings) {
+    Case c = decode_case("llama-3.1-8b", "h100-hgx", 8192);
+    c.system = load_system(system, source_path("hardware/catalog"), settings);
+    c.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16};
+    const Plan p = parse_plan("tensor:tpa=4,tpf=4,batch=4");
+    std::vector<std::string> out;
+    for (const Diagnostic& d : unread_parameters(c, std::span(&p, 1)))
+      out.push_back(d.where.file + ": " + d.what.substr(0, d.what.find(' ')));
+    return out;
+  };
+  EXPECT_THAT(named("b200-hgx", {}), testing::IsEmpty());
+  EXPECT_THAT(named("h100-gtt-measured", {}), testing::IsEmpty());
+  EXPECT_THAT(named("b200-hgx", {"device.kernel_cost=25 us"}),
+              testing::ElementsAre("--set: device.kernel_cost"));
+  // The same file as the user's own.
+  const std::filesystem::path own = std::filesystem::temp_directory_path() / "shardline-own-b200.yaml";
+  std::ofstream(own) << text_of("b200-hgx");
+  EXPECT_THAT(named(own.string(), {}), testing::ElementsAre(own.string() + ": fabric.nvlink.switches"));
+  std::filesystem::remove(own);
 }
 
 // All-reduces over two nodes have no fit: [H3] reads the network's latency and the kernel cost.
