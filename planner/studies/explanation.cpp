@@ -64,6 +64,45 @@ Elasticity elasticity(Knob knob, const ChangedStudy& low, const ChangedStudy& hi
   return out;
 }
 
+Sensitivity scaled(const Sensitivity& s, double f) { return {s.value * f, s.low * f, s.high * f}; }
+
+// Kernels' fixed times are changed by all rates and the time that counts [P24]; power management's time
+// constant, which is no launch, is kept out of them. What is left is a part of the plan's own times.
+Elasticity elasticity_of_fixed_times(const Study& study, const Plan& plan, Elasticity e) {
+  const Study calm = without_throttling(study);
+  const PlanTimes own = times_of(study, plan), there = times_of(calm, plan);
+  if (own.time() == there.time() && own.ttft == there.ttft) return e;
+  const Neighbours n = neighbours(calm, plan, e.knob);
+  if (!n.low || !n.high) return e;
+  Elasticity out = elasticity(e.knob, *n.low, *n.high);
+  out.time = scaled(out.time, there.time() / own.time());
+  if (out.ttft) out.ttft = scaled(*out.ttft, there.ttft / own.ttft);
+  out.rate = of_rate(out.time, out.rate.value * (there.time() / own.time()));
+  return out;
+}
+
+using PartTimes = std::array<Seconds, static_cast<std::size_t>(Part::count)>;
+
+// Of each part of the step, what no rate shortens: its answers to the knobs that are times, T(f) = f F + W.
+PartTimes fixed_times(const Study& study, const Plan& plan) {
+  const Study calm = without_throttling(study);
+  const auto parts_of = [](const ChangedStudy& s) {
+    Evaluator e(s.study.study, s.study.sweep().search.all_reduce);
+    PartTimes out = break_down(e, s.plan).parts;
+    for (Seconds& time : out) time = time * s.times;
+    return out;
+  };
+  PartTimes out{};
+  for (const Knob knob : {Knob::latency, Knob::kernels, Knob::host}) {
+    const Neighbours n = neighbours(calm, plan, knob);
+    if (!n.low || !n.high) continue;
+    const PartTimes low = parts_of(*n.low), high = parts_of(*n.high);
+    for (std::size_t p = 0; p < out.size(); ++p)
+      out[p] += (high[p] - low[p]) / (n.high->factor - n.low->factor);
+  }
+  return out;
+}
+
 std::string nothing_to_change(Knob knob) {
   switch (knob) {
     case Knob::links:
@@ -83,13 +122,16 @@ const Elasticity* of_knob(const std::vector<Elasticity>& all, Knob knob) {
   return at == all.end() ? nullptr : &*at;
 }
 
-// "; 10 % more HBM bandwidth: -2.6 %". Rates are told of being higher, times of being shorter.
+// "; 10 % more HBM bandwidth: -2.6 %". Rates are told of being higher, times of being shorter. An effect that
+// even a bottleneck too small to be told of would have is told as that.
 std::string effect(const std::vector<Elasticity>& all, Knob knob, const char* change) {
   const Elasticity* e = of_knob(all, knob);
   if (e == nullptr) return "";
   const double factor = knob >= Knob::latency ? 0.9 : 1.1;
   const double part = std::pow(factor, e->time.value) - 1;
-  return fmt::format("; {}: {:+.1f} %", change, std::abs(part) < 0.0005 ? 0.0 : 100 * part);
+  constexpr double kNothing = kLeastShare / 10;  // of a tenth more or less
+  if (std::abs(part) < kNothing) return fmt::format("; {}: within {:.1f} %", change, 100 * kNothing);
+  return fmt::format("; {}: {:+.1f} %", change, 100 * part);
 }
 
 std::string effect_of_limit(Limit limit, const std::vector<Elasticity>& all) {
@@ -128,23 +170,44 @@ std::string subject(Limit limit) {
   return "";
 }
 
-Bottleneck bottleneck(Limit limit, const Breakdown& b, const std::vector<Elasticity>& all, const char* of) {
+// Without its text.
+Bottleneck taken_by(const PartTimes& parts, Seconds whole, std::string name) {
   Bottleneck out;
-  out.name = to_string(limit);
-  const auto& parts = b.limit_parts[static_cast<std::size_t>(limit)];
+  out.name = std::move(name);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     out.time += parts[p];
-    if (parts[p] / b.time >= kLeastShare / 2)
+    if (parts[p] / whole >= kLeastShare / 2)
       out.parts.emplace_back(to_string(static_cast<Part>(p)), parts[p]);
   }
   std::stable_sort(out.parts.begin(), out.parts.end(),
                    [](const auto& x, const auto& y) { return x.second > y.second; });
-  out.share = out.time / b.time;
-  std::string parts_text;
-  for (const auto& [name, time] : out.parts)
-    parts_text += fmt::format("{}{} {:.0f} %", parts_text.empty() ? "" : ", ", name, 100 * (time / b.time));
-  out.text = fmt::format("{} {:.0f} % of {}{}{}.", subject(limit), 100 * out.share, of,
-                         parts_text.empty() ? "" : " (" + parts_text + ")", effect_of_limit(limit, all));
+  out.share = out.time / whole;
+  return out;
+}
+
+// "18 % of TTL (attention 15 %)".
+std::string share_text(const Bottleneck& b, Seconds whole, const char* of) {
+  std::string parts;
+  for (const auto& [name, time] : b.parts)
+    parts += fmt::format("{}{} {:.0f} %", parts.empty() ? "" : ", ", name, 100 * (time / whole));
+  return fmt::format("{:.0f} % of {}{}", 100 * b.share, of, parts.empty() ? "" : " (" + parts + ")");
+}
+
+Bottleneck bottleneck(Limit limit, const PartTimes& parts, Seconds whole, const std::vector<Elasticity>& all,
+                      const char* of) {
+  Bottleneck out = taken_by(parts, whole, std::string(to_string(limit)));
+  out.text = fmt::format("{} {}{}.", subject(limit), share_text(out, whole, of), effect_of_limit(limit, all));
+  return out;
+}
+
+// What overhead holds beside fixed times: kernels that were measured take longer than the peaks of the device
+// say, and do so on faster ones, too.
+Bottleneck unexplained(const PartTimes& parts, Seconds whole, const char* of) {
+  Bottleneck out = taken_by(parts, whole, "beyond peak rates");
+  out.text = fmt::format(
+      "Time of measured kernels that peak rates do not explain is {}; higher rates shorten it, too "
+      "(it is in their changes).",
+      share_text(out, whole, of));
   return out;
 }
 
@@ -186,7 +249,8 @@ std::vector<Elasticity> elasticities_of(const Study& study, const Plan& plan,
     const auto knob = static_cast<Knob>(k);
     const Neighbours n = neighbours(study, plan, knob);
     if (n.low && n.high) {
-      out.push_back(elasticity(knob, *n.low, *n.high));
+      const Elasticity e = elasticity(knob, *n.low, *n.high);
+      out.push_back(knob == Knob::kernels ? elasticity_of_fixed_times(study, plan, e) : e);
     } else {
       without.push_back({knob, n.why.empty() ? nothing_to_change(knob) : n.why});
     }
@@ -201,9 +265,21 @@ std::vector<Bottleneck> bottlenecks_of(const Study& study, const SimulatedPlan& 
                    : s.served                                    ? "a step that decodes"
                                                                  : "TTL";
   std::vector<Bottleneck> out;
-  for (std::size_t l = 0; l < kLimits; ++l) {
-    Bottleneck b = bottleneck(static_cast<Limit>(l), s.breakdown, elasticities, of);
+  const Breakdown& whole = s.breakdown;
+  const PartTimes fixed = fixed_times(study, s.plan);
+  const auto add = [&](Bottleneck b) {
     if (b.share >= kLeastShare) out.push_back(std::move(b));
+  };
+  for (std::size_t l = 0; l < kLimits; ++l) {
+    const auto limit = static_cast<Limit>(l);
+    PartTimes parts = whole.limit_parts[l], rest{};
+    for (std::size_t p = 0; limit == Limit::overhead && p < parts.size(); ++p) {
+      const Seconds all = parts[p];
+      parts[p] = std::clamp(fixed[p], Seconds(0), all);
+      rest[p] = all - parts[p];
+    }
+    add(bottleneck(limit, parts, whole.time, elasticities, of));
+    if (limit == Limit::overhead) add(unexplained(rest, whole.time, of));
   }
   std::stable_sort(out.begin(), out.end(),
                    [](const Bottleneck& x, const Bottleneck& y) { return x.time > y.time; });

@@ -200,6 +200,18 @@ std::optional<ChangedStudy> changed(const Study& study, const Plan& plan, Knob k
   return out;
 }
 
+Study without_throttling(Study study) {
+  Calibration& c = study.study.system.calibration;
+  c.power_limit = 0;  // or another board's limit would bring it back
+  for (KernelFit& fit : c.fits) {
+    const auto parameters = fit.form->parameters;
+    for (std::size_t i = 0; i < parameters.size() && i < fit.parameters.size(); ++i) {
+      if (parameters[i].name == std::string_view("throttle")) fit.parameters[i] = 0;
+    }
+  }
+  return study;
+}
+
 std::optional<std::string> cannot_run(const Study& study, const Plan& plan) {
   if (auto reason = check_plan(study.study, plan)) return reason;
   return does_not_fit(study.study, memory_use(study.study, plan));

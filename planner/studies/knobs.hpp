@@ -37,6 +37,11 @@ struct ChangedStudy {
 std::optional<ChangedStudy> changed(const Study& study, const Plan& plan, Knob knob, double factor,
                                     ChangedMachine machine = ChangedMachine::own);
 
+/// The study with prices that know no power management. A long kernel of a prefill is slowed after a time
+/// constant (`throttle` of its fit): where all times but the rates' are stretched, so would be that one, and
+/// kernels that end before it would seem faster for longer launches.
+Study without_throttling(Study study);
+
 /// What a plan does, with what errors of prices do to it.
 struct PlanTimes {
   Seconds step;                 // TTL of a step that decodes, TTFT of a prefill, bare of prompts beside it

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/plan_comparison.hpp"
+#include "tests/planner/support.hpp"
 
 namespace shardline {
 namespace {
@@ -114,6 +117,87 @@ TEST(Explanation, P24ElasticitiesToTimesLessThoseToRatesAreOne) {
       if (e.knob == Knob::batch) continue;
       EXPECT_NEAR(e.rate.value, -e.time.value, 1e-9) << to_string(e.knob);
     }
+  }
+}
+
+const char* const kLongPrompt =
+    "name: q\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\nphase: prefill\nrequests: [{new: 128Ki tokens}]\n"
+    "precision: {weights: bf16, kv: bf16, math: bf16}\nstrategies: [tensor]\ngpus: [8]\nbatch: [1]\n";
+
+Study long_prompt(const std::string& costs) {
+  return parse_scenario("q.yaml", kLongPrompt, shipped_catalogs(), {costs_named(costs), "", false, false, {}})
+      .studies[0];
+}
+
+// Its attention of 33 ms per layer is slowed by power management, whose 20 ms are no launch.
+TEST(Explanation, P24LongerLaunchesMakeNothingFaster) {
+  const Study s = long_prompt("calibrated");
+  const Plan p = plan("tensor:tpa=8,tpf=8,batch=1");
+  std::vector<NoElasticity> without;
+  const auto all = elasticities_of(s, p, without);
+  EXPECT_GT(elasticity(all, Knob::kernels), 0);
+  EXPECT_LT(elasticity(all, Knob::kernels), 0.02);
+  // What it would be with that time stretched, too.
+  const auto shorter = changed(s, p, Knob::kernels, 1 / 1.1), longer = changed(s, p, Knob::kernels, 1.1);
+  EXPECT_LT(time_of(longer->study, p, longer->times), time_of(shorter->study, p, shorter->times));
+  const Study calm = without_throttling(s);
+  EXPECT_LT(time_of(calm, p), time_of(s, p));
+}
+
+const Bottleneck* named(const std::vector<Bottleneck>& all, const std::string& name) {
+  for (const Bottleneck& b : all) {
+    if (b.name == name) return &b;
+  }
+  return nullptr;
+}
+
+TEST(Explanation, P24OverheadIsFixedTimesAndWhatPeakRatesDoNotExplain) {
+  const Plan p = plan("tensor:tpa=8,tpf=8,batch=1");
+  const auto bottlenecks = [&](const Study& s, Breakdown& b, std::vector<Elasticity>& all) {
+    Evaluator e(s.study);
+    const SimulatedPlan simulated = simulate_plan(s, e, p);
+    std::vector<NoElasticity> without;
+    all = elasticities_of(s, p, without);
+    b = simulated.breakdown;
+    return bottlenecks_of(s, simulated, all);
+  };
+  Breakdown b;
+  std::vector<Elasticity> all;
+  const auto long_one = bottlenecks(long_prompt("calibrated"), b, all);
+  Seconds overhead;
+  for (const Seconds part : b.limit_parts[static_cast<std::size_t>(Limit::overhead)]) overhead += part;
+  EXPECT_EQ(named(long_one, "overhead"), nullptr);  // less than is told of
+  const Bottleneck* const beyond = named(long_one, "beyond peak rates");
+  ASSERT_NE(beyond, nullptr);
+  EXPECT_NEAR(beyond->time / overhead, 1, 0.1);
+  EXPECT_EQ(beyond->parts.front().first, "attention");
+  EXPECT_THAT(beyond->text, HasSubstr("that peak rates do not explain is"));
+  // A system without measurements has fixed times alone.
+  const auto assumed = bottlenecks(long_prompt("parameters"), b, all);
+  EXPECT_EQ(named(assumed, "beyond peak rates"), nullptr);
+  // Where launches are much of a step, their share is what their elasticities say.
+  const Study s = shards();
+  Evaluator e(s.study);
+  const SimulatedPlan decoded = simulate_plan(s, e, plan("tensor:tpa=8,tpf=8,batch=8"));
+  std::vector<NoElasticity> without;
+  all = elasticities_of(s, decoded.plan, without);
+  const auto of_decode = bottlenecks_of(s, decoded, all);
+  const Bottleneck* const fixed = named(of_decode, "overhead");
+  ASSERT_NE(fixed, nullptr);
+  EXPECT_NEAR(fixed->share, elasticity(all, Knob::latency) + elasticity(all, Knob::kernels), 0.03);
+}
+
+TEST(Explanation, WhatCanBeChangedIsInTheGlossary) {
+  std::ifstream in(source_path("reports/glossary.md"));
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_FALSE(text.empty());
+  for (std::size_t k = 0; k < kKnobs; ++k) {
+    const std::string name(to_string(static_cast<Knob>(k)));
+    const bool row = text.find("\n| " + name + " ") != std::string::npos ||
+                     text.find("\n| " + name + ",") != std::string::npos ||
+                     text.find(", " + name + " |") != std::string::npos ||
+                     text.find(", " + name + ",") != std::string::npos;
+    EXPECT_TRUE(row) << name;
   }
 }
 
