@@ -104,7 +104,7 @@ void refuse_what_is_lost(const std::filesystem::path& file) {
 struct Destination {
   std::filesystem::path file;    // to be replaced, at the end of all links
   bool written_through = false;  // a device or a pipe
-  int stream = -1;               // the standard stream that is the same, or none
+  int stream = -1;               // the standard stream that is the same, or what is kept of it, or none
 };
 
 bool same_file(const struct stat& a, const struct stat& b) {
@@ -125,6 +125,7 @@ std::filesystem::path end_of_links(std::filesystem::path file) {
 
 Destination destination_of(const std::filesystem::path& file) {
   Destination out{file};
+  if (const auto kept = DocumentOutput::descriptor_of(file)) return {file, true, *kept};
   if (file == "-" || file == "/dev/stdout" || file == "/dev/fd/1" || file == "/proc/self/fd/1")
     refuse_what_is_lost(file);
   if (file == "-") return {file, true, STDOUT_FILENO};
@@ -160,7 +161,8 @@ void write_all(int descriptor, const std::filesystem::path& file, std::string_vi
 void write_through(const Destination& to, const std::filesystem::path& file, std::string_view text,
                    AfterInterrupt interrupt) {
   if (to.stream >= 0) {
-    if (std::fflush(to.stream == STDOUT_FILENO ? stdout : stderr) != 0) fail(file, errno);
+    if (to.stream <= STDERR_FILENO && std::fflush(to.stream == STDOUT_FILENO ? stdout : stderr) != 0)
+      fail(file, errno);
     return write_all(to.stream, file, text, interrupt);
   }
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);

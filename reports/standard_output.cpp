@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "sim/base/error.hpp"
 
@@ -44,6 +47,41 @@ SilentOutput::~SilentOutput() {
   std::fflush(stdout);
   dup2(kept_, STDOUT_FILENO);
   close(kept_);
+}
+
+namespace {
+
+const DocumentOutput* g_document = nullptr;  // made before the threads of a command, gone after them
+
+}  // namespace
+
+bool DocumentOutput::is_standard(const std::filesystem::path& file) {
+  if (file == "-") return true;
+  struct stat named {
+  }, open{};
+  if (stat(file.c_str(), &named) != 0 || fstat(STDOUT_FILENO, &open) != 0) return false;
+  return named.st_dev == open.st_dev && named.st_ino == open.st_ino && !S_ISCHR(open.st_mode);
+}
+
+DocumentOutput::DocumentOutput(std::filesystem::path file) : file_(std::move(file)) {
+  SL_CHECK(g_document == nullptr, "standard output has one document");
+  std::fflush(stdout);
+  kept_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (kept_ < 0) throw UserError(std::string("cannot keep standard output: ") + std::strerror(errno));
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  g_document = this;
+}
+
+DocumentOutput::~DocumentOutput() {
+  g_document = nullptr;
+  std::fflush(stdout);
+  dup2(kept_, STDOUT_FILENO);
+  close(kept_);
+}
+
+std::optional<int> DocumentOutput::descriptor_of(const std::filesystem::path& file) {
+  if (g_document == nullptr || g_document->file_ != file) return std::nullopt;
+  return g_document->kept_;
 }
 
 void say(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }

@@ -1,6 +1,8 @@
 // What a program prints is a result like any file: lost, it must not look like success.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string_view>
 
 namespace shardline {
@@ -25,6 +27,27 @@ class SilentOutput {
   static bool any();
 
  private:
+  int kept_ = -1;  // where standard output goes else
+};
+
+/// While it lives, standard output is kept for one file, and what is printed goes to standard error: who
+/// reads the one shall not find the other in it.
+class DocumentOutput {
+ public:
+  /// Whether this name of an output file stands for standard output: "-", or a path that leads to what it
+  /// goes to. Terminals and /dev/null are only meant by "-": there is nothing to be told apart.
+  static bool is_standard(const std::filesystem::path& file);
+
+  explicit DocumentOutput(std::filesystem::path file);
+  ~DocumentOutput();
+  DocumentOutput(const DocumentOutput&) = delete;
+  DocumentOutput& operator=(const DocumentOutput&) = delete;
+
+  /// Where the bytes of that file go while one lives for it.
+  static std::optional<int> descriptor_of(const std::filesystem::path& file);
+
+ private:
+  std::filesystem::path file_;
   int kept_ = -1;  // where standard output goes else
 };
 

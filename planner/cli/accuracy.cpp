@@ -55,7 +55,7 @@ struct AccuracyArguments {
 };
 
 void declare(Arguments& a, AccuracyArguments& o) {
-  a.add("-o,--out", o.out, "File for the report, in Markdown (default: print it)").files();
+  a.add("-o,--out", o.out, "File for the report, in Markdown (default: print it)").output_file();
   a.add("--measurements", o.measurements,
         "Also errors over all rows: a folder with a folder of tables per system, or SYSTEM=FOLDER")
       .folders();

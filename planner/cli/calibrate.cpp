@@ -140,9 +140,10 @@ void declare(Arguments& a, CalibrateArguments& o) {
   a.add("--engine", o.engine,
         "In place of a system's kernels: an engine profile's host times, from measured serving")
       .offers(offered_engines);
-  a.add("--csv", o.csv, "With --engine: file for every row, measured and predicted").files();
+  a.add("--csv", o.csv, "With --engine: file for every row, measured and predicted").output_file();
   a.flag("--play", o.play, "With --engine: also play the rows request by request (minutes)");
-  a.add("-o,--out", o.out, "System file (with --engine: profile) to write, with what was fitted").files();
+  a.add("-o,--out", o.out, "System file (with --engine: profile) to write, with what was fitted")
+      .output_file();
   a.add("--plots", o.plots, "Folder for predicted against measured").output_folder();
   a.add("--source", o.source, "Where the measurements come from (default: the files' names)");
   a.add("--framework", o.framework,
@@ -163,7 +164,7 @@ void declare(Arguments& a, EvaluateArguments& o) {
       .required()
       .offers(offered_systems)
       .files();
-  a.add("--csv", o.csv, "File for every row, measured and predicted").files();
+  a.add("--csv", o.csv, "File for every row, measured and predicted").output_file();
 }
 
 // "sglang 0.5.14".

@@ -6,6 +6,7 @@
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/atomic_file.hpp"
+#include "reports/standard_output.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
 
@@ -26,7 +27,8 @@ void declare(Arguments& a, PlanOptions& o) {
         "Name of the catalogue, repository on Hugging Face, or path of a config.json or .yaml")
       .required();
   add_question(a, o.question, true);
-  a.add("--save", o.save, "Write the question as a scenario, for sweep, simulate and changes of yours");
+  a.add("--save", o.save, "Write the question as a scenario, for sweep, simulate and changes of yours")
+      .output_file();
   a.flag("-v,--verbose", o.verbose, "Also what the search looked at, and rules of the engine by plans");
   add_threads(a, o.threads);
   add_costs(a, o.costs);
@@ -52,7 +54,8 @@ int run(const PlanOptions& o, const Provenance& made_by) {
   if (answer.best) print_warnings(answer.best->warnings);
   constexpr std::size_t kWidth = 80;  // also of what is piped
   const std::size_t width = output_width();
-  fmt::print("{}", plan_text(answer, o.save, width > 0 ? width : kWidth, output_colours()));
+  const std::string saved = DocumentOutput::is_standard(o.save) ? "" : o.save;  // what commands can name
+  fmt::print("{}", plan_text(answer, saved, width > 0 ? width : kWidth, output_colours()));
   if (o.verbose) {
     print_notes("searched:\n");
     print_counts(answer.sweep.found, true);

@@ -14,8 +14,8 @@
 
 #include "reports/atomic_file.hpp"
 #include "reports/cli/ask_gaps.hpp"
+#include "reports/cli/output_claims.hpp"
 #include "reports/cli/stack_limit.hpp"
-#include "reports/staged_folder.hpp"
 #include "reports/standard_output.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
@@ -211,20 +211,6 @@ std::string wrapped_help(const std::string& text, std::size_t width) {
   return out;
 }
 
-// Held while the command runs, so that two of them do not mix their files.
-std::vector<FolderClaim> claims_of(const CLI::App& command, const CommandText& text) {
-  std::vector<FolderClaim> out;
-  for (const ArgumentText& a : text.arguments) {
-    if (!a.output) continue;
-    for (const std::string& folder : option_of(command, a.names.front()).results()) {
-      if (folder == "-")
-        throw UserError(a.names.front() + " -: expected a folder, standard output is one file");
-      if (!folder.empty()) out.emplace_back(folder);
-    }
-  }
-  return out;
-}
-
 int parse_and_run(const Program& program, int argc, char** argv) {
   Declared declared;
   declare(program, declared);
@@ -256,7 +242,8 @@ int parse_and_run(const Program& program, int argc, char** argv) {
   for (std::size_t i = 0; i < declared.runs.size(); ++i) {
     const Command& command = *program.commands[i];
     if (!declared.app.got_subcommand(command.name)) continue;
-    const auto claims = claims_of(*declared.app.get_subcommand(command.name), declared.text.commands[i]);
+    const OutputClaims claims(*declared.app.get_subcommand(command.name), declared.text.commands[i],
+                              declared.json);
     return run_command(program, command, declared.runs[i], made_by, declared.json);
   }
   SL_CHECK(false, "a command was parsed, for one is required");
@@ -343,6 +330,11 @@ Argument& Argument::folders() {
 Argument& Argument::output_folder() {
   text_->output = true;
   return folders();
+}
+
+Argument& Argument::output_file() {
+  text_->document = true;
+  return files();
 }
 
 Argument& Argument::offers(std::vector<std::string> (*names)()) {

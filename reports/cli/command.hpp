@@ -55,6 +55,9 @@ class Argument {
   Argument& folders();
   /// A folder that the command writes: no other run may write to it meanwhile.
   Argument& output_folder();
+  /// A file that the command writes. Where it is standard output, what else is printed goes to standard
+  /// error.
+  Argument& output_file();
   Argument& offers(std::vector<std::string> (*names)());
 
  private:

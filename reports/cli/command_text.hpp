@@ -21,6 +21,7 @@ struct ArgumentText {
   bool repeated = false;
   Files files = Files::none;
   bool output = false;                              // a folder that the command writes
+  bool document = false;                            // a file that it writes
   std::vector<std::string> choices = {};            // no other value is taken
   std::vector<std::string> (*offered)() = nullptr;  // names that are known, among other values
 

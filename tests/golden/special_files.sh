@@ -27,9 +27,25 @@ ln -s question.yaml link.yaml
 run plan "${line[@]}" --save link.yaml
 [ -L link.yaml ] || fail "a link was replaced"
 cmp -s question.yaml whole.yaml || fail "the link's file is another"
-run plan "${line[@]}" --save -
-grep -q '^name: plan' stdout || fail "--save - writes to standard output"
-[ ! -e ./- ] || fail "a file called -"
+# Standard output has the document alone then, and standard error what is printed beside a file.
+run plan "${line[@]}" --save written.yaml
+cp stdout printed
+alone() {  # FILE that the same command wrote, arguments
+  local file=$1
+  shift
+  run "$@"
+  cmp -s stdout "$file" || fail "standard output is not the document alone: $*"
+  [ -s stderr ] || fail "nothing is told: $*"
+  [ ! -e ./- ] || fail "a file called -"
+}
+alone written.yaml plan "${line[@]}" --save -
+grep -q "$(head -n 1 printed)" stderr || fail "the answer is lost"
+ln -s /dev/stdout stdout.yaml
+for name in /dev/stdout /dev/fd/1 stdout.yaml; do alone written.yaml plan "${line[@]}" --save "$name"; done
+: > both
+"$binary" plan "${line[@]}" --save both > both 2> stderr < /dev/null
+cmp -s both written.yaml || fail "a file that standard output goes to has more than the document"
+"$binary" plan "${line[@]}" --save - 2> stderr < /dev/null | cmp -s - written.yaml || fail "a pipe has more than the document"
 run plan "${line[@]}" --save /dev/null
 [ -c /dev/null ] || fail "/dev/null was replaced"
 refused 'No space left' plan "${line[@]}" --save /dev/full
@@ -65,9 +81,15 @@ refused '--plots is for times of kernels' calibrate gemm.csv --system h200-hgx -
 refused '--csv and -o are the same file' calibrate gemm.csv --engine vllm -o same --csv ./same
 refused 'standard output has the document' evaluate gemm.csv --system h200-hgx --csv - --json
 refused 'standard output has the document' evaluate gemm.csv --system h200-hgx --csv /dev/stdout --json
+refused 'both name standard output' calibrate gemm.csv --engine vllm -o - --csv /dev/stdout
 cmp gemm.csv before || fail "measurements were written"
 for out in fitted.yaml rows.csv same; do [ ! -e "$out" ] || fail "$out of a refused command"; done
 run "${fit[@]}" --part -o fitted.yaml
+alone fitted.yaml "${fit[@]}" --part -o -
+run evaluate gemm.csv --system h200-hgx --csv priced.csv
+alone priced.csv evaluate gemm.csv --system h200-hgx --csv -
+run accuracy -o accuracy.md
+alone accuracy.md accuracy -o -
 for out in /dev/full "$work" loop; do
   refused 'cannot write' "${fit[@]}" -o "$out"
   refused 'cannot write' evaluate gemm.csv --system h200-hgx --csv "$out"

@@ -149,6 +149,40 @@ TEST_F(AtomicFile, StandardOutputBesideADocumentIsRefused) {
   EXPECT_THAT(names(), ElementsAre("out.csv"));
 }
 
+// A document on standard output is alone there: what is printed goes to standard error, even before it.
+TEST_F(AtomicFile, StandardOutputIsKeptForADocument) {
+  fs::create_symlink("/dev/stdout", folder_ / "link");
+  for (const fs::path& name : {fs::path("-"), fs::path("/dev/stdout"), folder_ / "link"}) {
+    SCOPED_TRACE(name);
+    const fs::path out = folder_ / "out", err = folder_ / "err";
+    EXPECT_TRUE(in_child([&] {
+      if (std::freopen(out.c_str(), "w", stdout) == nullptr) return false;
+      if (std::freopen(err.c_str(), "w", stderr) == nullptr) return false;
+      if (!DocumentOutput::is_standard(name) || DocumentOutput::is_standard(folder_ / "other")) return false;
+      std::fputs("before,", stdout);
+      {
+        const DocumentOutput document(name);
+        std::fputs("note,", stdout);
+        write_file(name, "document,");
+        write_file(folder_ / "other", "x");
+        std::fputs("note,", stdout);
+      }
+      std::fputs("after", stdout);
+      return std::fflush(stdout) == 0 && !DocumentOutput::descriptor_of(name);
+    }));
+    EXPECT_EQ(read(out), "before,document,after");
+    EXPECT_EQ(read(err), "note,note,");
+  }
+}
+
+// There is nothing to be told apart on a terminal, or where nobody looks.
+TEST_F(AtomicFile, DevicesAreNoDocuments) {
+  EXPECT_TRUE(in_child([&] {
+    if (std::freopen("/dev/null", "w", stdout) == nullptr) return false;
+    return DocumentOutput::is_standard("-") && !DocumentOutput::is_standard("/dev/null");
+  }));
+}
+
 TEST_F(AtomicFile, SymbolicLinkStaysAndItsTargetIsReplaced) {
   fs::create_directory(folder_ / "elsewhere");
   write_file(folder_ / "elsewhere" / "target", "old");
