@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "models/model/cache.hpp"
 #include "planner/layers/head_exchange.hpp"
@@ -64,6 +66,13 @@ struct RankTokens {
   HeldList own, received;
 };
 
+ContextLayout last_chunk(const Case& prompt, const Plan& p) {
+  ContextLayout last;
+  ChunkLayouts chunks(prompt, p);
+  while (std::optional<PrefillLayout> round = chunks.next()) last = std::move(round->dealt);
+  return last;
+}
+
 // As the last round of a prefill leaves them.
 std::vector<RankTokens> context_tokens(const Case& c, Plan p, long long tokens) {
   Case prompt = c;
@@ -71,7 +80,7 @@ std::vector<RankTokens> context_tokens(const Case& c, Plan p, long long tokens) 
   prompt.placement = nullptr;
   p.batch = 1;
   const bool chunks = strategy(p.strategy).prefills && p[kPrefillChunk] > 0;
-  const ContextLayout dealt = chunks ? chunk_layouts(prompt, p).back().dealt : step_layout(prompt, p).dealt;
+  const ContextLayout dealt = chunks ? last_chunk(prompt, p) : step_layout(prompt, p).dealt;
   const auto of_heads = strategy(p.strategy).head_ranks;
   const int size = of_heads != nullptr && !has_latents(c.model) ? of_heads(p) : 1;
   const ContextLayout held = size > 1 ? grouped_layout(dealt, size) : dealt;

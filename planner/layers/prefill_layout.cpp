@@ -1,8 +1,11 @@
 #include "planner/layers/prefill_layout.hpp"
 
+#include <algorithm>
+
 #include "planner/layers/share.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -68,37 +71,43 @@ PrefillLayout step_layout(const Case& c, const Plan& p) {
   return layout;
 }
 
-std::vector<PrefillLayout> chunk_layouts(const Case& c, const Plan& p) {
-  std::vector<PrefillLayout> rounds;
-  std::vector<Segment> left = batch_requests(c, p);
-  const auto count = static_cast<int>(left.size());
+ChunkLayouts::ChunkLayouts(const Case& c, const Plan& p)
+    : plan_(&p), left_(batch_requests(c, p)), held_(p.cp, static_cast<int>(left_.size())) {
   const Placement* const known = cached_placement(c, p);
-  Placement held = known ? *known : Placement(p.cp, count);
-  for (int i = 0; !known && p.cp > 1 && i < count; ++i)
-    deal(p, held, i, left[static_cast<std::size_t>(i)].cached);
-  while (true) {
-    check_cancelled();
-    PrefillLayout round;
-    std::vector<Segment>& now = round.requests;
-    std::vector<std::int32_t>& names = round.names;  // of the requests of this round, among all
-    for (int i = 0; i < count; ++i) {
-      Segment& r = left[static_cast<std::size_t>(i)];
-      const long long fresh = std::min<long long>(r.fresh, p[kPrefillChunk]);
-      if (fresh == 0) continue;
-      now.push_back({r.cached, fresh});
-      names.push_back(i);
-      r = {r.cached + fresh, r.fresh - fresh};
-    }
-    if (now.empty()) return rounds;
-    if (p.cp == 1) {
-      round.dealt = layout_of(p, now, nullptr);
-    } else {
-      const Placement before = held.of(names);
-      round.dealt = layout_of(p, now, &before);
-      for (std::size_t i = 0; i < now.size(); ++i) deal(p, held, names[i], now[i].fresh);
-    }
-    rounds.push_back(std::move(round));
+  if (known != nullptr) held_ = *known;
+  long long longest = 0;
+  for (std::size_t i = 0; i < left_.size(); ++i) {
+    longest = std::max(longest, left_[i].fresh);
+    if (known == nullptr && p.cp > 1) deal(p, held_, static_cast<int>(i), left_[i].cached);
   }
+  const long long chunk = p[kPrefillChunk];
+  SL_CHECK(chunk > 0, "chunks have tokens");
+  count_ = static_cast<std::size_t>((longest + chunk - 1) / chunk);
+}
+
+std::optional<PrefillLayout> ChunkLayouts::next() {
+  check_cancelled();  // to lower a chunk takes as long as a step
+  const Plan& p = *plan_;
+  PrefillLayout round;
+  std::vector<Segment>& now = round.requests;
+  std::vector<std::int32_t>& names = round.names;  // of the requests of this round, among all
+  for (std::size_t i = 0; i < left_.size(); ++i) {
+    Segment& r = left_[i];
+    const long long fresh = std::min<long long>(r.fresh, p[kPrefillChunk]);
+    if (fresh == 0) continue;
+    now.push_back({r.cached, fresh});
+    names.push_back(static_cast<std::int32_t>(i));
+    r = {r.cached + fresh, r.fresh - fresh};
+  }
+  if (now.empty()) return std::nullopt;
+  if (p.cp == 1) {
+    round.dealt = layout_of(p, now, nullptr);
+    return round;
+  }
+  const Placement before = held_.of(names);
+  round.dealt = layout_of(p, now, &before);
+  for (std::size_t i = 0; i < now.size(); ++i) deal(p, held_, names[i], now[i].fresh);
+  return round;
 }
 
 }  // namespace shardline

@@ -2,6 +2,9 @@
 // chunk. planner/README.md [C1], [C17].
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
 
@@ -26,9 +29,26 @@ struct PrefillLayout {
 /// Of all prefills of the step at once, as the plan's strategy deals their tokens out. Requests are numbered
 /// behind the decoding ones of all attention groups.
 PrefillLayout step_layout(const Case& c, const Plan& p);
+
 /// Of each round of prefills in chunks (the plan's prefill_chunk), of the requests that are left. Under
 /// context parallelism the tokens of every chunk are dealt out as those of a turn, and cached ones lie where
-/// the chunks before left them.
-std::vector<PrefillLayout> chunk_layouts(const Case& c, const Plan& p);
+/// the chunks before left them. One at a time: a prompt may have a million chunks, whose layouts together
+/// take more memory than their schedule, and which the allocator sorts for a tenth of a second once they are
+/// given back.
+class ChunkLayouts {
+ public:
+  ChunkLayouts(const Case& c, const Plan& p);  // the plan outlives it
+
+  /// How many there are in all.
+  std::size_t count() const { return count_; }
+  /// Nothing behind the last.
+  std::optional<PrefillLayout> next();
+
+ private:
+  const Plan* plan_;
+  std::vector<Segment> left_;  // of each request
+  Placement held_;             // what the chunks before left; under context parallelism alone
+  std::size_t count_;
+};
 
 }  // namespace shardline

@@ -11,6 +11,7 @@
 #include "planner/layers/host_work.hpp"
 #include "planner/layers/layer.hpp"
 #include "planner/layers/prefill_layout.hpp"
+#include "planner/layers/round_room.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/layers/streams.hpp"
 #include "planner/layers/two_batches.hpp"
@@ -169,6 +170,13 @@ class Placed {
   BlockIndex ffn(int i) const { return ffn_[static_cast<std::size_t>(i)]; }
   BlockIndex draft(BlockKind kind) const { return drafts_[static_cast<std::size_t>(kind)]; }
   BlockIndex module(BlockKind kind) const { return module_[static_cast<std::size_t>(kind)]; }
+  // To so many blocks later.
+  void advance(std::size_t blocks) {
+    const auto move = [&](auto& all) {
+      for (BlockIndex& b : all) b = b + blocks;
+    };
+    move(attention_), move(ffn_), move(others_);
+  }
 
  private:
   std::vector<BlockIndex> attention_, ffn_;
@@ -196,36 +204,7 @@ void run_layers(ScheduleBuilder& b, const Case& c, const Plan& p, const StageLay
   }
 }
 
-// Of a million chunks no vector may grow by being moved, which takes longer than a signal waits for: there is
-// room for as many as follow the second one, which has all ops that a chunk has.
-class RoundRoom {
- public:
-  explicit RoundRoom(Schedule& s) : s_(s) {}
-
-  void before(std::size_t round, std::size_t rounds) {
-    if (round == 1) first_ = sizes();
-    if (round != 2) return;
-    const std::array<std::size_t, 4> both = sizes();
-    const auto all = [&](std::size_t i) {
-      return both[i] + (both[i] - first_[i] + 1) * (rounds - round + 1);
-    };
-    s_.ops.reserve(all(0));
-    s_.dependencies.reserve(all(1));
-    s_.blocks.reserve(all(2));
-    s_.variants.reserve(all(3));
-  }
-
- private:
-  std::array<std::size_t, 4> sizes() const {
-    return {s_.ops.size(), s_.dependencies.size(), s_.blocks.size(), s_.variants.size()};
-  }
-
-  Schedule& s_;
-  std::array<std::size_t, 4> first_{};
-};
-
-// The same of the program: the runs of run_layers() and two more. Before any chunk: behind them the allocator
-// sorts millions of small pieces that they gave back, for a tenth of a second, before it finds room.
+// As RoundRoom, of the program: the runs of run_layers() and two more.
 void reserve_program(Schedule& schedule, const Plan& p, const std::vector<StageLayers>& stages,
                      std::size_t rounds) {
   std::size_t runs = 0;
@@ -237,34 +216,34 @@ void reserve_program(Schedule& schedule, const Plan& p, const std::vector<StageL
 // Chunks of a prefill, one round each; the last tokens of all requests are known after the last.
 void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Plan& p,
                   const std::vector<StageLayers>& stages) {
-  std::vector<Placed> rounds;
   std::vector<StepBlock> blocks;
   step_blocks(c, p, blocks);
-  std::vector<PrefillLayout> layouts = chunk_layouts(c, p);
-  rounds.reserve(layouts.size());
-  reserve_program(schedule, p, stages, layouts.size());
+  std::erase_if(blocks, [](StepBlock block) { return block.kind == BlockKind::head; });
+  ChunkLayouts chunks(c, p);
+  const std::size_t rounds = chunks.count();
+  reserve_program(schedule, p, stages, rounds);
   RoundRoom room(schedule);
-  for (PrefillLayout& layout : layouts) {
-    tell_work("chunks", rounds.size(), layouts.size());
-    check_cancelled();  // a prompt may have a million chunks, and lowering one takes as long as a step
-    room.before(rounds.size(), layouts.size());
+  Placed first(c.model);  // other rounds have the same blocks, so many behind those of the round before
+  for (std::size_t r = 0; std::optional<PrefillLayout> layout = chunks.next(); ++r) {
+    tell_work("chunks", r, rounds);
+    room.before(r, rounds);
     Round round(b, c, p, std::move(layout));
-    Placed& at = rounds.emplace_back(c.model);
     for (const StepBlock block : blocks) {
-      if (block.kind == BlockKind::head) continue;
-      at[block] = next_block(schedule);
+      if (r == 0) first[block] = next_block(schedule);
       round.add(block);
     }
+    SL_CHECK(schedule.blocks.size() == (r + 1) * blocks.size(), "a round has all blocks, and each once");
   }
   const BlockIndex head = next_block(schedule);
   add_head(b, c, p);
   for (const StageLayers& s : stages) {
-    for (std::size_t r = 0; r < rounds.size(); ++r) {
+    Placed at = first;
+    for (std::size_t r = 0; r < rounds; ++r, at.advance(blocks.size())) {
       check_cancelled();
       b.round(static_cast<int>(r));
-      run_layers(b, c, p, s, rounds[r]);
-      if (s.last && r + 1 == rounds.size()) b.run({head});
-      if (p.pp > 1) b.run({rounds[r][BlockKind::hand_off]});
+      run_layers(b, c, p, s, at);
+      if (s.last && r + 1 == rounds) b.run({head});
+      if (p.pp > 1) b.run({at[BlockKind::hand_off]});
     }
     b.end_stage(s.copies);
   }

@@ -209,10 +209,12 @@ TEST(LayerKinds, RoundsAndMixedStepsHaveAllPairs) {
                                "allgather_kv:cp=4,tpa=2,tpf=2,batch=2,prefill_chunk=256"}) {
         const Plan p = parse_plan(plan);
         ASSERT_EQ(check_plan(c, p).value_or(""), "") << plan;
-        const std::vector<PrefillLayout> rounds = chunk_layouts(c, p);
-        EXPECT_GE(rounds.size(), 3u);
+        ChunkLayouts chunks(c, p);
+        EXPECT_GE(chunks.count(), 3u);
+        std::size_t rounds = 0;
         Count pairs = 0;
-        for (const PrefillLayout& round : rounds) pairs += pairs_in(round, a.reach);
+        for (; const auto round = chunks.next(); ++rounds) pairs += pairs_in(*round, a.reach);
+        EXPECT_EQ(rounds, chunks.count()) << plan;
         EXPECT_EQ(pairs, all) << plan;
       }
       EXPECT_EQ(pairs_in(step_layout(c, parse_plan("allgather_kv:cp=4,tpa=2,tpf=2,batch=2")), a.reach), all);
