@@ -87,10 +87,11 @@ struct Tables {
   std::string hash;                // of all files, whatever is left out of them
   std::vector<std::string> notes;  // tables of folders that no form prices
 };
-/// What reading tables and pricing their rows needs, and what a fit to them does, by the size of the
-/// files that load_tables() reads.
+/// What reading tables and pricing their rows needs, what a fit to them does, and what a report on all of
+/// them at once does, by the size of the files that load_tables() reads.
 MemoryNeed need_of_evaluation(const std::vector<std::string>& paths);
 MemoryNeed need_of_fit(const std::vector<std::string>& paths);
+MemoryNeed need_of_report(const std::vector<std::string>& paths);
 
 /// Files, and all .csv of folders, in the order of their names; without the rows that leave_out() takes out.
 /// Throws UserError: UnpricedTable for a file that is one, no table of a folder that any form prices.

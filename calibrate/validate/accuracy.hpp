@@ -11,6 +11,7 @@
 
 #include "calibrate/measurement.hpp"
 #include "hardware/machine/system.hpp"
+#include "sim/base/memory_limit.hpp"
 
 namespace shardline::cli {
 
@@ -108,7 +109,9 @@ struct AccuracyStudy {
   std::vector<MeasuredTables> measured;
   std::vector<std::string> notes;  // what was left out, and why
 };
-/// `measurements` as measured_tables() takes them. Throws UserError.
+/// What the study and its report need of memory, by the size of all tables that are given. Throws UserError.
+MemoryNeed need_of_accuracy(std::span<const std::string> measurements);
+/// `measurements` as measured_tables() takes them. Throws UserError; where memory for them is short, too.
 AccuracyStudy accuracy_study(std::span<const std::string> measurements,
                              const std::filesystem::path& catalog_dir);
 

@@ -13,6 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where "=" is in SYSTEM=FOLDER; npos: a folder of folders.
+std::size_t behind_system(const std::string& argument) {
+  std::error_code error;
+  return fs::is_directory(argument, error) ? std::string::npos : argument.find('=');
+}
+
 MeasuredTables load_measured(const System& system, const fs::path& folder, std::vector<std::string>& notes) {
   Tables read = load_tables({folder.string()});
   for (const std::string& note : read.notes) notes.push_back(system.name + ": " + note);
@@ -74,9 +80,8 @@ std::vector<MeasuredTables> measured_tables(std::span<const std::string> argumen
     out.push_back(std::move(m));
   };
   for (const std::string& argument : arguments) {
-    const std::size_t equals = argument.find('=');
     std::error_code error;
-    if (equals != std::string::npos && !fs::is_directory(argument, error)) {
+    if (const std::size_t equals = behind_system(argument); equals != std::string::npos) {
       const System system = load_system(argument.substr(0, equals), catalog_dir);
       if (system.calibration.empty())
         throw UserError("system " + system.name + " has no calibration: make one with shardline calibrate");
@@ -116,7 +121,23 @@ std::vector<MeasuredTables> measured_tables(std::span<const std::string> argumen
   return out;
 }
 
+MemoryNeed need_of_accuracy(std::span<const std::string> measurements) {
+  std::vector<std::string> folders;
+  for (const std::string& argument : measurements) {
+    if (const std::size_t equals = behind_system(argument); equals != std::string::npos) {
+      folders.push_back(argument.substr(equals + 1));
+      continue;
+    }
+    std::error_code error;
+    for (const fs::path& sub : entries_of(argument)) {
+      if (fs::is_directory(sub, error)) folders.push_back(sub.string());
+    }
+  }
+  return need_of_report(folders);
+}
+
 AccuracyStudy accuracy_study(std::span<const std::string> measurements, const fs::path& catalog_dir) {
+  require_memory(need_of_accuracy(measurements));
   AccuracyStudy out;
   out.systems = calibrated_systems(catalog_dir);
   if (out.systems.empty()) throw UserError("no system of the catalogue has a calibration of its own");

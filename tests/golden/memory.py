@@ -25,6 +25,11 @@ def tables():
     rows = [f"{64 * m},{128 * n},{1024 * k},bf16,nvjet,{rng.uniform(5, 900):.3f}\n" for m, n, k in shapes]
     write("gemm.csv", "m,n,k,dtype,kernel,latency_us\n" + "".join(rows))
     write("few.csv", "m,n,k,dtype,kernel,latency_us\n" + "".join(rows[:8_000]))
+    os.mkdir("measured")
+    os.link("gemm.csv", "measured/gemm.csv")
+    caches = rng.sample([(b, kv, q, g) for b in range(1, 129) for kv in range(1, 257) for q in (8, 16, 32, 64) for g in (1, 4)], 60_000)
+    write("measured/attention_decode.csv", "batch,kv_len,heads_q,heads_kv,head_dim,window,dtype_compute,dtype_kv,kernel,latency_us\n"
+          + "".join(f"{b},{256 * kv},{q},{q // g},128,0,bf16,bf16,fa3,{rng.uniform(5, 900):.3f}\n" for b, kv, q, g in caches))
 
 
 def questions():
@@ -66,6 +71,8 @@ def questions():
         ["validate", "all", "--threads", "2", "-o", "validated"],
         ["verify", "all", "--threads", "2"],
         ["evaluate", "gemm.csv", "--system", "h200-hgx"],
+        ["accuracy", "--measurements", "h200-hgx=measured", "-o", "accuracy.md"],
+        ["accuracy", "-o", "shipped.md"],
         ["calibrate", "few.csv", "--system", "h200-hgx", "--threads", "2", "-o", "fitted.yaml"],
     ]
 
