@@ -223,7 +223,7 @@ struct Fields<ServeResult> {
     field("command", &R::command, "that gives the same, quoted for the shell");
     field("setting", &R::setting, "what all numbers are of");
     field("question", &R::question, "what was asked");
-    field("knobs", &R::knobs, "of the engine");
+    field("knobs", &R::knobs, "of the engine, in each attention group");
     field("met", &R::met, "whether all targets are met, nobody was refused and the load drains");
     field("largest_rate", &R::largest_rate, "where it was asked for; then all numbers are of its lower end");
     field("latencies", &R::latencies, "what users see");
@@ -246,7 +246,7 @@ struct Fields<ServeResult> {
     field("running", &R::running, "requests that have begun, mean over the steps of a replica");
     field("waiting", &R::waiting, "requests of all replicas that have not, mean when one comes");
     field("kv_held", &R::kv_held, "of the KV cache, 0 to 1, mean over steps");
-    field("kv_most", &R::kv_most, "likewise the most");
+    field("kv_most", &R::kv_most, "likewise the most, of any attention group");
     field("queue_growth_per_s", &R::queue_growth_per_s,
           "requests by which the queue grows, of a load that does not drain; null: it drains");
     field("step_error", &R::step_error,

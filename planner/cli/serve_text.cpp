@@ -77,6 +77,15 @@ std::string engine_line(const Study& study, const ServiceAnswer& a) {
       k.finds() ? "on" : "off");
 }
 
+// How many engines one replica is, and who comes to which.
+std::string groups_line(const Study& study, const Plan& plan) {
+  const ReplicaGroups groups = groups_of(study.study, plan);
+  return fmt::format(
+      "{} attention groups, each with that scheduler and KV; requests are dealt {}; a step takes as long as "
+      "the slowest group's",
+      groups.count, to_string(groups.routing));
+}
+
 std::string latencies_text(const ServedLoadAnswer& load) {
   std::vector<std::string> header{"", "mean"};
   for (const double q : kToldQuantiles) header.push_back(quantile_text(q));
@@ -168,7 +177,9 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   out += line(fmt::format(
       "{}, {} GPUs{}", to_string(sharding_of(plan)), plan.gpus(),
       q.replicas > 1 ? fmt::format(" x {} replicas, router {}", q.replicas, to_string(q.router)) : ""));
-  out += line(load_text(q)) + line(engine_line(study, a)) + "\n";
+  out += line(load_text(q)) + line(engine_line(study, a));
+  if (plan.dp > 1) out += line(groups_line(study, plan));
+  out += "\n";
   if (a.bracket) out += line(bracket_text(a)) + "\n";
   if (a.load.growth_per_s)
     out += line(fmt::format("THE LOAD DOES NOT DRAIN: the queue grows by {:.3g} requests/s of the {:.4g} "

@@ -48,7 +48,7 @@ class Experts {
     const Count shared = rank_share(f_.shared_width(), shared_expert_ranks(c_, p_));
     const ModuleType shared_type = c_.precision.of(Module::shared_experts);
     const bool grouped_too = shared_type.weights == type_.weights && shared_type.math == type_.math;
-    const double launches = c_.batch.prefills() || !grouped_too ? 1 : 0;
+    const double launches = has_prompts(c_) || !grouped_too ? 1 : 0;
     grouped("experts up", width_, up_ * inner_);
     if (shared > 0) beside("shared experts up", Module::shared_experts, h_, up_ * shared, launches);
     of_pairs("expert activation", inner_, static_cast<double>((up_ + 1) * inner_) * act_ * passes.activation);
@@ -61,12 +61,14 @@ class Experts {
 
  private:
   // Tokens whose experts are on a rank that has `rows` itself: those of all ranks that share the experts.
-  Count routed(Count rows) const { return all_ > 0 ? all_ : rows * p_.dp; }
+  Count routed(Count rows) const { return all_ > 0 ? all_ : rows_of_groups(c_, p_, rows); }
   double pairs(Count rows) const {
     return ops_.rows().size() == 1 ? pairs_of_first_ : routing_.pairs(p_.ep, routed(rows));
   }
-  // Tokens that a rank sends: ranks that have the same ones divide them.
-  double sent(Count rows) const { return static_cast<double>(rows) / alike_; }
+  // A rank's part of tokens: ranks that have the same ones divide them.
+  double part(Count rows) const { return static_cast<double>(rows) / alike_; }
+  // Tokens that the rank with most of them sends, for which all others wait.
+  double sent(Count rows) const { return part(c_.groups ? c_.groups->most : rows); }
 
   // Whether ranks that have the same tokens take a part of them each to the experts.
   bool divides() const { return travels_ && !(gathers_ && sums()); }
@@ -135,7 +137,7 @@ class Experts {
           s.experts = f_.experts;
           s.dispatched = c_.precision.dispatch;
           s.uneven = routing_.uneven(p_.ep, all);
-          s.prompts = c_.batch.prefills();
+          s.prompts = has_prompts(c_);
           return s;
         },
         [&](const RoutedShape& s) {
@@ -144,7 +146,7 @@ class Experts {
   }
 
   // Groups have different numbers of prompt tokens: an engine that sums adds rows that are zero elsewhere.
-  bool sums() const { return c_.batch.prefills() && c_.engine && c_.engine->tokens_to_experts.sums_prompts; }
+  bool sums() const { return has_prompts(c_) && c_.engine && c_.engine->tokens_to_experts.sums_prompts; }
 
   // All tokens of the stage to each of its ranks.
   void gather() {
@@ -153,7 +155,9 @@ class Experts {
     const double element = quantized ? bytes_per_dispatched_element(type) : act_;
     const OpKind kind = sums() ? OpKind::all_reduce : OpKind::all_gather;
     between("gather tokens", kind, type, [&](Count rows) {
-      const double tokens = sums() ? static_cast<double>(routed(rows)) : sent(rows);
+      // Unequal shares take as long as equal ones of as many tokens.
+      const double share = all_ > 0 ? part(rows) : static_cast<double>(routed(rows)) / p_.dp / alike_;
+      const double tokens = sums() ? static_cast<double>(routed(rows)) : share;
       return ExchangeShape{Bytes(tokens * static_cast<double>(width_) * element)};
     });
   }
@@ -186,10 +190,10 @@ class Experts {
     widen();
     if (!divides()) return;  // each rank has all outputs
     // Short messages of a decode step go by an engine's own kernels too.
-    const Carrier carrier = c_.batch.prefills() ? Carrier::library : Carrier::engine;
+    const Carrier carrier = has_prompts(c_) ? Carrier::library : Carrier::engine;
     ops_.exchange("gather group", Part::ffn_sum, OpKind::all_gather, {alike_, 1}, [&](Count rows) {
-      return ExchangeShape{ops_.activations(sent(rows)), carrier,
-                           carrier == Carrier::engine ? sent(rows) : 0};
+      return ExchangeShape{ops_.activations(part(rows)), carrier,
+                           carrier == Carrier::engine ? part(rows) : 0};
     });
   }
 
@@ -216,7 +220,7 @@ class Experts {
           s.tokens = routed(rows);
           // Of dispatched tokens a rank has those that some expert of its own gets, with all their pairs.
           s.dispatched = travels_ && !gathers_;
-          s.prompts = c_.batch.prefills();
+          s.prompts = has_prompts(c_);
           const double here =
               s.dispatched ? std::min(s.pairs, static_cast<double>(s.tokens)) : static_cast<double>(s.tokens);
           s.passed = here * f_.experts_per_token;

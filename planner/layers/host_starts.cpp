@@ -13,16 +13,17 @@ HostStarts host_starts(const Case& c, const Plan& p) {
       p[kPrefillChunk] > 0)
     return HostStarts::graph;
   const EngineProfile& e = *c.engine;
-  if (!c.batch.prefills())
+  if (!has_prompts(c))
     return e.has_graph(decode_requests(c, p), new_tokens(p)) ? HostStarts::graph : HostStarts::kernels;
-  const Count decoding = decode_tokens(c, p);
+  // Groups run from a graph that holds the one with most tokens, or all without.
+  const Count tokens = c.groups ? c.groups->most : decode_tokens(c, p) + prefill_tokens(c, p);
   const PromptGraphs& g = e.prompt_graphs;
   // Two halves of a batch run from a graph of the whole step or from none: UBatchWrapper.__call__ of vLLM
   // v0.24.0, v1/worker/gpu_ubatch_wrapper.py.
   const bool excluded = p.cp > 1 || overlaps_batches(p) || (p.dp > 1 && !g.attention_dp) ||
                         (p.pp > 1 && !g.stages) || (c.disaggregated && !g.disaggregated);
   const long long most = has_latents(c.model) ? g.latent_tokens : g.tokens;
-  return !excluded && decoding + prefill_tokens(c, p) <= most ? HostStarts::pieces : HostStarts::kernels;
+  return !excluded && tokens <= most ? HostStarts::pieces : HostStarts::kernels;
 }
 
 }  // namespace shardline

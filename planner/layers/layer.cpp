@@ -15,7 +15,7 @@ Layer::Layer(ScheduleBuilder& b, const Case& c, const Plan& p, std::span<const C
 
 // The host has half a layer to launch in each block, and runs ahead of its GPU.
 void Layer::begin(const char* name) {
-  b_.drive(prefills() ? Drive::eager : Drive::graph);
+  b_.drive(has_prompts(c_) ? Drive::eager : Drive::graph);
   b_.begin_block(name);
   if (!host_launches()) return;
   launch_ = b_.launch("launch kernels", 0.5);
@@ -178,10 +178,10 @@ void Layer::dense_ffn(const FeedForward& f) {
   const bool gather = ranks > group;   // spans attention groups: tokens of all of them are needed
   const bool deal = deals_tokens(p_);  // every rank has all tokens of its group, and takes its part
   const Count inner = rank_share(f.inner, ranks), up = up_projections(c_.model) * inner;
-  const Count one = ffn_rows(p_, ops_.rows().front());
+  const Count one = ffn_rows(c_, p_, ops_.rows().front());
   std::vector<Count> many;
   if (ops_.rows().size() > 1)
-    for (const Count rows : ops_.rows()) many.push_back(ffn_rows(p_, rows));
+    for (const Count rows : ops_.rows()) many.push_back(ffn_rows(c_, p_, rows));
   const RowOps ffn(b_, c_, many.empty() ? std::span(&one, 1) : std::span<const Count>(many));
   // Tokens are rows: an engine's own kernels handle them one by one.
   const auto sent = [&](double rows) { return ExchangeShape{ffn.activations(rows), Carrier::engine, rows}; };
@@ -192,8 +192,10 @@ void Layer::dense_ffn(const FeedForward& f) {
   flow_.act(Function::rms_norm, {flow_.middle, flow_.normed});
   quantize(ffn, Module::dense_ffn, h_);
   if (gather) {
-    ops_.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p_.dp, group},
-                  [&](Count rows) { return sent(static_cast<double>(rows)); });
+    ops_.exchange("gather tokens", Part::ffn_sum, OpKind::all_gather, {p_.dp, group}, [&](Count rows) {
+      // Unequal shares take as long as equal ones of as many tokens.
+      return sent(static_cast<double>(rows_of_groups(c_, p_, rows)) / p_.dp);
+    });
   }
   ffn.gemm("ffn up", Part::ffn, Module::dense_ffn, h_, up);
   flow_.ffn_up();

@@ -134,7 +134,7 @@ Bytes activation_bytes(const Case& c, const Plan& p) {
   const double act = activation_size(c);
   const auto decoding = static_cast<double>(decode_tokens(c, p));
   const double prefilling = prefill_rows(c, p), all = (decoding + prefilling) * p.dp;
-  const double rows = static_cast<double>(ffn_rows(p, decode_rows(c, p) + count_of(prefilling)));
+  const double rows = static_cast<double>(ffn_rows(c, p, decode_rows(c, p) + count_of(prefilling)));
   double widest = 0, scores = 0;
   for (const Attention& a : m.attentions) {
     widest = std::max(widest, attention_activations(c, a, p, decoding, prefilling));

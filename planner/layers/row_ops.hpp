@@ -15,7 +15,7 @@ class RowOps {
  public:
   /// `rows` of a rank of each class; outlive this.
   RowOps(ScheduleBuilder& b, const Case& c, std::span<const Count> rows)
-      : b_(b), c_(c), rows_(rows), charged_(c.batch.prefills()) {}
+      : b_(b), c_(c), rows_(rows), charged_(has_prompts(c)) {}
 
   std::span<const Count> rows() const { return rows_; }
   /// Whether norms, residual additions and quantization are kernels of their own.

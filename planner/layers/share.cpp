@@ -222,7 +222,7 @@ Count decode_tokens(const Case& c, const Plan& p) { return decode_requests(c, p)
 
 Count decode_rows(const Case& c, const Plan& p) {
   const Count requests = decode_requests(c, p), each = new_tokens(p);
-  const bool graph = c.engine && !c.batch.prefills();  // of steps that only decode [P18]
+  const bool graph = c.engine && !has_prompts(c);  // of steps that only decode [P18]
   if (!graph) return rank_share(requests * each, p.cp);
   return rank_share(rank_share(c.engine->padded(requests * c.graph_parts, each), c.graph_parts) * each, p.cp);
 }
@@ -290,9 +290,9 @@ bool deals_tokens(const Plan& p) {
   return strategy(p.strategy).weights == WeightSharing::stage && dense_ffn_ranks(p) < p.group();
 }
 
-Count ffn_rows(const Plan& p, Count rows) {
+Count ffn_rows(const Case& c, const Plan& p, Count rows) {
   if (deals_tokens(p)) return rank_share(rows, p.group());
-  return rows * (dense_ffn_ranks(p) > p.group() ? p.dp : 1);
+  return dense_ffn_ranks(p) > p.group() ? rows_of_groups(c, p, rows) : rows;
 }
 
 AttentionWeights attention_weights(const Case& c, const Attention& a, const Plan& p) {

@@ -170,10 +170,14 @@ std::optional<std::string> no_gather(const Case& c, const Plan& plan);
 inline bool groups_share_experts(const Case& c, const Plan& p) {
   return has_experts(c.model) && p.dp > 1 && p.ep > 1;
 }
+/// New tokens of all attention groups of a step in which this one has `rows` [P10].
+inline Count rows_of_groups(const Case& c, const Plan& p, Count rows) {
+  return c.groups ? c.groups->rows : rows * p.dp;
+}
 /// Whether each rank of an attention group takes a part of the group's tokens through a dense FFN of its own.
 bool deals_tokens(const Plan& plan);
 /// Rows of a dense FFN on a rank with `rows` new tokens.
-Count ffn_rows(const Plan& plan, Count rows);
+Count ffn_rows(const Case& c, const Plan& plan, Count rows);
 
 /// Elements of one layer's attention that one rank holds: of the output projection, of an index over keys or
 /// rows, and of all others.

@@ -54,10 +54,10 @@ void add_host(ScheduleBuilder& b, const Case& c, const Plan& p) {
                 ElementwiseShape{decode_requests(c, p), prefill_tokens(c, p), Bytes(0)}, 0);
 }
 
-// Every decoding token is turned into logits, and the last one of each prefill, by the TP group that holds
-// it.
+// Every decoding token becomes logits, and the last one of each prefill, by the TP group that holds it.
 void add_head(ScheduleBuilder& b, const Case& c, const Plan& p, bool drafts = false) {
-  const Count tokens = decode_rows(c, p) * p.dp, all = tokens + prefill_sequences(c, p) * p.dp;
+  const Count tokens = c.groups ? c.groups->decodes : decode_rows(c, p) * p.dp;
+  const Count all = tokens + (c.groups ? c.groups->prompts : prefill_sequences(c, p) * p.dp);
   const int ranks = stage_ranks(p);
   b.begin_block(drafts ? "draft head" : "head");
   add_residual_end(b, c, all);
@@ -84,7 +84,7 @@ void add_woven(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
 
 void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block, std::span<const Count> rows,
                ContextStep* prefills, LayerFlow& flow) {
-  b.drive(c.batch.prefills() ? Drive::eager : Drive::graph);
+  b.drive(has_prompts(c) ? Drive::eager : Drive::graph);
   switch (block.kind) {
     case BlockKind::attention:
       return Layer(b, c, p, rows, flow).attention(attention_of(c, block), prefills);

@@ -4,13 +4,14 @@ namespace shardline {
 
 void copy_but_system(const Case& from, Case& to) {
   // Names all members, so that a new one does not compile until it is copied here.
-  const auto& [model, system, precision, batch, kv_block, memory_limit, routing, placement, persistent_kv,
-               kernels, engine, frameworks, served, disaggregated, acceptance, graph_parts, any_gpus,
-               any_context] = from;
+  const auto& [model, system, precision, batch, groups, kv_block, memory_limit, routing, placement,
+               persistent_kv, kernels, engine, frameworks, served, disaggregated, acceptance, graph_parts,
+               any_gpus, any_context] = from;
   static_cast<void>(system);
   to.model = model;
   to.precision = precision;
   to.batch = batch;
+  to.groups = groups;
   to.kv_block = kv_block;
   to.memory_limit = memory_limit;
   to.routing = routing;

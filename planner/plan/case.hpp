@@ -38,13 +38,24 @@ struct ServedRequest {
   long long total() const { return input + output; }
 };
 
+/// What a step computes in all attention groups of a plan together, where each has a batch of its own. A case
+/// then is of the one whose `batch` it has.
+struct GroupRows {
+  Count rows = 0;     // new tokens
+  Count most = 0;     // of them in the group with most
+  Count decodes = 0;  // requests that decode
+  Count prompts = 0;  // parts of prompts
+  bool operator==(const GroupRows&) const = default;
+};
+
 class AcceptanceCurve;  // planner/serving/acceptance.hpp
 
 struct Case {
   Model model;
   System system;
   Precision precision;
-  Batch batch;            // of one batch entry: a plan repeats it
+  Batch batch;                      // of one batch entry: a plan repeats it
+  std::optional<GroupRows> groups;  // nothing: all attention groups have that batch
   int kv_block = 16;      // tokens that round-robin KV concatenation keeps together (Helix, section 2.3)
   Bytes memory_limit{0};  // per GPU, all kinds together; 0: the device's capacity
   // Of each kind of feed-forward network of the model: null for dense ones.
@@ -65,6 +76,9 @@ struct Case {
   long long fresh_tokens() const;  // of the prefills of one batch entry
   long long longest() const;       // tokens of the longest sequence, cached and new
 };
+
+/// Whether a step computes prompts in some attention group: kernels of all then are those of such steps.
+inline bool has_prompts(const Case& c) { return c.batch.prefills() || (c.groups && c.groups->prompts > 0); }
 
 /// Whether one server computes prompts and decodes.
 inline bool serves_both(const Case& c) {

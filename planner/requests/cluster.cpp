@@ -30,20 +30,22 @@ class Cluster {
  public:
   Cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
           const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
-          const PlayedEngine::Answered& answered, ServedTimeline* timeline)
+          const PlayedEngine::Answered& answered, ServedTimeline* timeline, ReplicaGroups groups)
       : router_(router),
         load_(load),
         answered_(answered),
         timeline_(timeline),
-        laden_(schedulers.size()),
-        sent_(schedulers.size()) {
-    coming_.resize(schedulers.size());
-    for (std::size_t i = 0; i < schedulers.size(); ++i) {
+        laden_(times.size()),
+        sent_(times.size()) {
+    coming_.resize(times.size());
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      std::vector<Scheduler*> own;
+      for (std::size_t g = 0; g < groups.count; ++g) own.push_back(schedulers[i * groups.count + g].get());
       PlayedEngine::Stepped stepped;
       if (timeline != nullptr) stepped = [timeline, i](const PlayedStep& s) { timeline->add(i, s); };
       engines_.push_back(std::make_unique<PlayedEngine>(
-          *schedulers[i], *times[i], true, [this, i](const AnsweredRequest& a) { leave(i, a); },
-          std::move(stepped)));
+          std::move(own), groups.routing, *times[i], true,
+          [this, i](const AnsweredRequest& a) { leave(i, a); }, std::move(stepped)));
     }
   }
 
@@ -148,7 +150,7 @@ class Cluster {
   // How many wait when one more comes.
   void note(Seconds now) {
     double waiting = 0;
-    for (const auto& e : engines_) waiting += static_cast<double>(e->scheduler().waiting());
+    for (const auto& e : engines_) waiting += static_cast<double>(e->waiting());
     waits_.push_back({now, waiting});
   }
 
@@ -194,12 +196,14 @@ class Cluster {
 
 }  // namespace
 
-ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& replicas,
+ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
                         const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
                         std::uint64_t requests, const PlayedEngine::Answered& answered,
-                        const std::function<void(std::uint64_t)>& step, ServedTimeline* timeline) {
-  SL_CHECK(!replicas.empty() && replicas.size() == times.size(), "each replica has its times");
-  return Cluster(replicas, times, router, load, answered, timeline).run(requests, step);
+                        const std::function<void(std::uint64_t)>& step, ServedTimeline* timeline,
+                        ReplicaGroups groups) {
+  SL_CHECK(!times.empty() && schedulers.size() == times.size() * groups.count,
+           "each replica has its times, and each of its groups a scheduler");
+  return Cluster(schedulers, times, router, load, answered, timeline, groups).run(requests, step);
 }
 
 }  // namespace shardline

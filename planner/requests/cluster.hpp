@@ -27,6 +27,12 @@ struct ClusterLoad {
   Seconds path;  // from a user to the engine, and back: before the engine has it
 };
 
+/// What a replica is made of: so many attention groups, each with a scheduler, behind one barrier [R10].
+struct ReplicaGroups {
+  std::size_t count = 1;
+  GroupRouting routing = GroupRouting::in_turn;
+};
+
 /// What came of it.
 struct ClusterRun {
   std::vector<ServedRequests> replicas;
@@ -42,10 +48,11 @@ struct ClusterRun {
 /// [R7] Plays `requests` of them at most, to the end of the last. `replica` is which one answers. With a
 /// router that asks for the state of replicas each is played to the end of the step in which a request comes.
 /// `step` is called now and then and may throw to stop. What happens is added to `timeline`, if there is one.
-ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& replicas,
+/// Schedulers are those of the groups of the first replica, of the second and so on; times are of replicas.
+ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
                         const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
                         std::uint64_t requests, const PlayedEngine::Answered& answered,
                         const std::function<void(std::uint64_t done)>& step,
-                        ServedTimeline* timeline = nullptr);
+                        ServedTimeline* timeline = nullptr, ReplicaGroups groups = {});
 
 }  // namespace shardline

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "planner/requests/group_times.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -40,75 +41,162 @@ void add(RunQuantiles& to, Seconds start, Seconds slope, std::uint64_t steps, st
 
 PlayedEngine::PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered,
                            Stepped stepped)
-    : scheduler_(scheduler),
+    : PlayedEngine(std::vector<Scheduler*>{&scheduler}, GroupRouting::in_turn, times, jump,
+                   std::move(answered), std::move(stepped)) {}
+
+PlayedEngine::PlayedEngine(std::vector<Scheduler*> groups, GroupRouting routing, const StepTimes& times,
+                           bool jump, Answered answered, Stepped stepped)
+    : router_(routing, groups.size()),
       times_(times),
       jump_(jump),
       answered_(std::move(answered)),
-      stepped_(std::move(stepped)) {}
+      stepped_(std::move(stepped)),
+      batches_(groups.size()),
+      counts_(groups.size()) {
+  for (Scheduler* s : groups) {
+    SL_CHECK(s->depth() == groups.front()->depth(), "groups decide equally many steps ahead");
+    groups_.push_back({s});
+  }
+}
+
+bool PlayedEngine::idle() const {
+  return std::all_of(groups_.begin(), groups_.end(), [](const Group& g) { return idle(*g.scheduler); });
+}
+
+std::size_t PlayedEngine::waiting() const {
+  std::size_t out = 0;
+  for (const Group& g : groups_) out += g.scheduler->waiting();
+  return out;
+}
+
+// Nothing comes or goes in between.
+void PlayedEngine::hold(Seconds from, Seconds to) {
+  if (groups_.size() == 1) return;
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    counts_[i] = {groups_[i].scheduler->waiting(), groups_[i].scheduler->running()};
+  router_.hold(from, to, counts_);
+}
 
 bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
   SL_CHECK(request.arrival <= now_ || idle(), "who comes during a step waits for its end");
+  if (request.arrival > now_) {
+    hold(now_, request.arrival);
+    // An engine with nothing to do looks for it all the time: no group is still to learn of its last step
+    // when others begin the next.
+    if (groups_.size() > 1) decide();
+  }
   now_ = std::max(now_, request.arrival);
-  const std::optional<Scheduler::Id> id = scheduler_.add(request);
+  Group& group = groups_[router_.route(request.arrival)];
+  const std::optional<Scheduler::Id> id = group.scheduler->add(request);
   if (!id) {
     ++out_.refused;
     return false;
   }
-  if (*id >= requests_.size()) requests_.resize(*id + 1);
-  requests_[*id] = {came, {}, {}, false};
+  if (*id >= group.requests.size()) group.requests.resize(*id + 1);
+  group.requests[*id] = {came, {}, {}, taken_++, false};
   return true;
 }
 
-void PlayedEngine::play(Seconds until) {
-  while (scheduler_.decided() < scheduler_.depth() && scheduler_.schedule()) {
+// A step in which no group has anything to do is none.
+void PlayedEngine::decide() {
+  const std::size_t depth = groups_.front().scheduler->depth();
+  while (steps_.size() < depth) {
+    std::vector<char> works;
+    for (const Group& g : groups_) works.push_back(g.scheduler->schedule() ? 1 : 0);
+    if (std::count(works.begin(), works.end(), 1) == 0) return;
+    steps_.push_back(std::move(works));
   }
-  if (scheduler_.decided() > 0) {
+}
+
+void PlayedEngine::play(Seconds until) {
+  decide();
+  if (!steps_.empty()) {
     stuck_ = false;
-    step(scheduler_.front(), until);
+    step(until);
     return;
   }
-  SL_CHECK(!stuck_ && scheduler_.running() + scheduler_.waiting() > 0,
-           "an engine with requests goes on after a step in which all lost their blocks");
+  SL_CHECK(!stuck_ && !idle(), "an engine with requests goes on after a step in which all lost their blocks");
   stuck_ = true;
 }
 
-void PlayedEngine::step(const StepBatch& batch, Seconds until) {
+// How many steps, from the first on, each group computes something alike in, or nothing.
+std::uint64_t PlayedEngine::steps_alike() const {
+  std::uint64_t out = std::numeric_limits<std::uint64_t>::max();
+  for (const Group& g : groups_) {
+    const Scheduler& s = *g.scheduler;
+    if (idle(s)) continue;
+    out = std::min(out, s.decided() == steps_.size() ? s.steps_alike() : 1);
+  }
+  return out;
+}
+
+void PlayedEngine::look_at_groups() {
+  static const StepBatch kNothing;
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    batches_[i] = steps_.front()[i] != 0 ? &groups_[i].scheduler->front() : &kNothing;
+}
+
+void PlayedEngine::step(Seconds until) {
+  look_at_groups();
+  const bool prompts =
+      std::any_of(batches_.begin(), batches_.end(), [](const StepBatch* b) { return !b->prompts.empty(); });
   DecodeStretch stretch{Seconds(0), Seconds(0), 1};
   std::uint64_t steps = 1;
-  const bool prompts = !batch.prompts.empty();
   if (prompts) {
-    stretch.start = times_.of(batch);
+    stretch.start = step_of_groups(times_, batches_);
   } else {
-    stretch = times_.decode(batch);
-    if (jump_) steps = std::min(stretch.steps, scheduler_.steps_alike());
+    stretch = stretch_of_groups(times_, batches_);
+    if (jump_) steps = std::min(stretch.steps, steps_alike());
     steps = steps_until(stretch, until - now_, steps);
   }
-  const Seconds from = now_, took = length(stretch, steps);
-  now_ = from + took;
+  const Seconds from = now_;
+  now_ = from + length(stretch, steps);
+  hold(from, now_);
+  account(from, length(stretch, steps), steps, prompts);
+  const std::vector<char> works = std::move(steps_.front());
+  steps_.pop_front();
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    if (works[i] != 0) finish(groups_[i], from, stretch, steps);
+}
+
+// What a step that has been played up to now_ adds to what is told.
+void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps, bool prompts) {
+  PlayedStep told{from, now_, steps};
+  double running = 0;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const Scheduler& s = *groups_[i].scheduler;
+    running += static_cast<double>(s.running());
+    told.held += s.kv_held();
+    out_.most_held = std::max(out_.most_held, s.kv_held());
+    told.decodes += batches_[i]->decodes;
+    told.prompts += static_cast<std::uint32_t>(batches_[i]->prompts.size());
+    told.prompt_tokens += batches_[i]->prompt_tokens();
+  }
+  told.held /= static_cast<double>(groups_.size());
+  told.waiting = waiting();
   out_.busy += took;
   if (prompts) out_.prompting += took;
-  const double held = scheduler_.kv_held();
-  out_.held += held * took.value;
-  out_.most_held = std::max(out_.most_held, held);
-  const auto running = static_cast<double>(scheduler_.running());
+  out_.held += told.held * took.value;
   out_.running += running * took.value;
-  out_.series.add(from, now_, {running, static_cast<double>(scheduler_.waiting()), held, prompts});
-  if (stepped_)
-    stepped_({from, now_, steps, batch.decodes, static_cast<std::uint32_t>(batch.prompts.size()),
-              batch.prompt_tokens(), scheduler_.waiting(), held});
+  out_.series.add(from, now_, {running, static_cast<double>(told.waiting), told.held, prompts});
+  if (stepped_) stepped_(told);
   out_.steps += steps;
   ++out_.events;
-  const Scheduler::Ended ended = scheduler_.finish_steps(steps);
-  for (const Scheduler::Id id : ended.before) requests_[id].last = from;
+}
+
+void PlayedEngine::finish(Group& group, Seconds from, const DecodeStretch& stretch, std::uint64_t steps) {
+  const Scheduler::Ended ended = group.scheduler->finish_steps(steps);
+  for (const Scheduler::Id id : ended.before) group.requests[id].last = from;
   std::uint32_t steady = ended.others;  // requests whose last token came at the end of the step before
-  for (const Scheduler::Id id : ended.named) steady += token(id, from, stretch, steps) ? 1 : 0;
+  for (const Scheduler::Id id : ended.named) steady += token(group, id, from, stretch, steps) ? 1 : 0;
   add(out_.itl, stretch.start, stretch.slope, steps, steady);
 }
 
 // A token at the end of the first step of a stretch, and of each that follows; whether all of them came one
 // step after the one before.
-bool PlayedEngine::token(Scheduler::Id id, Seconds from, const DecodeStretch& stretch, std::uint64_t steps) {
-  Times& t = requests_[id];
+bool PlayedEngine::token(Group& group, Scheduler::Id id, Seconds from, const DecodeStretch& stretch,
+                         std::uint64_t steps) {
+  Times& t = group.requests[id];
   const bool steady = t.any && t.last == from;
   const Seconds first = from + stretch.start;
   if (t.any && !steady) {
@@ -118,13 +206,13 @@ bool PlayedEngine::token(Scheduler::Id id, Seconds from, const DecodeStretch& st
   if (!t.any) t.first = first;
   t.any = true;
   t.last = now_;
-  if (scheduler_.request(id).done) leave(id);
+  if (group.scheduler->request(id).done) leave(group, id);
   return steady;
 }
 
-void PlayedEngine::leave(Scheduler::Id id) {
-  const Scheduler::Request& r = scheduler_.request(id);
-  const Times& t = requests_[id];
+void PlayedEngine::leave(Group& group, Scheduler::Id id) {
+  const Scheduler::Request& r = group.scheduler->request(id);
+  const Times& t = group.requests[id];
   out_.ttft.add((t.first - t.came).value);
   if (r.answer > 1) out_.tpot.add((t.last - t.first).value / (r.answer - 1));
   out_.e2e.add((t.last - t.came).value);
@@ -132,13 +220,13 @@ void PlayedEngine::leave(Scheduler::Id id) {
   out_.prompt_tokens += r.prompt;
   out_.found_tokens += r.found;
   out_.answer_tokens += r.answer;
-  if (answered_) answered_({r.number, t.came, t.first, t.last, r.prompt, r.answer, r.found, r.preempted});
-  scheduler_.forget(id);
+  if (answered_) answered_({t.number, t.came, t.first, t.last, r.prompt, r.answer, r.found, r.preempted});
+  group.scheduler->forget(id);
 }
 
 ServedRequests PlayedEngine::take_served() {
   out_.end = now_;
-  out_.preemptions = scheduler_.preemptions();
+  for (const Group& g : groups_) out_.preemptions += g.scheduler->preemptions();
   return std::move(out_);
 }
 

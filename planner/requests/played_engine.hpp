@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
+#include "planner/requests/group_router.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/served_series.hpp"
 #include "sim/queue/quantiles.hpp"
@@ -19,7 +21,7 @@ struct AnsweredRequest {
   std::uint32_t prompt = 0, answer = 0, found = 0, preempted = 0;  // tokens; times
 };
 
-/// One step, or a stretch of `steps` that only decode with the same requests.
+/// One step of all attention groups, or a stretch of `steps` that only decode with the same requests.
 struct PlayedStep {
   Seconds from, to;
   std::uint64_t steps = 1;
@@ -37,15 +39,19 @@ struct ServedRequests {
   std::uint64_t answered = 0, refused = 0, preemptions = 0;
   std::uint64_t steps = 0, events = 0;  // an event plays one step or a stretch of them
   std::uint64_t prompt_tokens = 0, found_tokens = 0, answer_tokens = 0;
-  Seconds end, busy;   // of the last step; all steps together
-  Seconds prompting;   // steps with prompts
-  double held = 0;     // the part of the KV cache that requests hold, times seconds of steps
-  double running = 0;  // likewise the requests that have begun
-  double most_held = 0;
-  ServedSeries series;  // the same over time
+  Seconds end, busy;     // of the last step; all steps together
+  Seconds prompting;     // steps with prompts
+  double held = 0;       // the part of the KV caches that requests hold, times seconds of steps
+  double running = 0;    // likewise the requests that have begun
+  double most_held = 0;  // of the fullest group's
+  ServedSeries series;   // the same over time
 };
 
 /// [R5] Who comes during a step waits for its end. With `jump`, steps that are alike are played as one event.
+///
+/// [R10] Attention groups have a scheduler each, and a step of all of them begins and ends together; who has
+/// nothing to do in a step takes part in it nevertheless. Steps are decided for all groups at once, so that a
+/// request that comes to a group without any waits as others do.
 class PlayedEngine {
  public:
   using Answered = std::function<void(const AnsweredRequest&)>;
@@ -54,10 +60,15 @@ class PlayedEngine {
   /// Refers to both.
   PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered = {},
                Stepped stepped = {});
+  /// Of several attention groups alike, whose schedulers decide equally many steps ahead (checked).
+  PlayedEngine(std::vector<Scheduler*> groups, GroupRouting routing, const StepTimes& times, bool jump,
+               Answered answered = {}, Stepped stepped = {});
 
   /// The end of the last step, or when somebody came to an engine with nothing to do.
   Seconds now() const { return now_; }
-  bool idle() const { return scheduler_.running() + scheduler_.waiting() == 0 && scheduler_.decided() == 0; }
+  bool idle() const;
+  /// Requests that have not begun.
+  std::size_t waiting() const;
   /// A request reaches the engine at request.arrival, at most now() unless idle() (checked), and was sent at
   /// `came`. False where it is refused, which is counted.
   bool take(const TraceRequest& request, Seconds came);
@@ -65,7 +76,6 @@ class PlayedEngine {
   /// `until`. An engine in which everybody lost its blocks decides again.
   void play(Seconds until);
 
-  const Scheduler& scheduler() const { return scheduler_; }
   const ServedRequests& served() const { return out_; }
   /// What was served, up to now.
   ServedRequests take_served();
@@ -73,19 +83,36 @@ class PlayedEngine {
  private:
   struct Times {
     Seconds came, first, last;  // its last token, unless the scheduler counts it among others
+    std::uint64_t number = 0;
     bool any = false;
   };
+  struct Group {
+    Scheduler* scheduler = nullptr;
+    std::vector<Times> requests = {};  // by id
+  };
 
-  void step(const StepBatch& batch, Seconds until);
-  bool token(Scheduler::Id id, Seconds from, const DecodeStretch& stretch, std::uint64_t steps);
-  void leave(Scheduler::Id id);
+  static bool idle(const Scheduler& s) { return s.running() + s.waiting() == 0 && s.decided() == 0; }
+  void decide();
+  void look_at_groups();
+  std::uint64_t steps_alike() const;
+  void step(Seconds until);
+  void account(Seconds from, Seconds took, std::uint64_t steps, bool prompts);
+  void finish(Group& group, Seconds from, const DecodeStretch& stretch, std::uint64_t steps);
+  bool token(Group& group, Scheduler::Id id, Seconds from, const DecodeStretch& stretch, std::uint64_t steps);
+  void leave(Group& group, Scheduler::Id id);
+  void hold(Seconds from, Seconds to);
 
-  Scheduler& scheduler_;
+  std::vector<Group> groups_;
+  GroupRouter router_;
   const StepTimes& times_;
   const bool jump_;
   const Answered answered_;
   const Stepped stepped_;
-  std::vector<Times> requests_;  // by id
+  // Steps that are decided and have not ended, and which groups compute something in each: at least one.
+  std::deque<std::vector<char>> steps_;
+  std::vector<const StepBatch*> batches_;  // of the first of them, by group
+  std::vector<GroupRouter::Counts> counts_;
+  std::uint64_t taken_ = 0;
   Seconds now_;
   bool stuck_ = false;
   ServedRequests out_;

@@ -38,11 +38,22 @@ Seconds LinearStepTimes::experts(double tokens) const {
   return rates_.experts * (1 - natural_exp(tokens * log_missed_));
 }
 
-Seconds LinearStepTimes::of(const StepBatch& batch) const {
+// `tokens`: that go to experts.
+Seconds LinearStepTimes::step(const StepBatch& batch, double tokens) const {
   const double decodes = batch.decodes, prompts = static_cast<double>(batch.prompt_tokens());
   const Seconds decode = rates_.request * decodes + rates_.cached * static_cast<double>(batch.cached);
-  return rates_.step + experts(decodes + prompts) + decode + rates_.prompt_token * prompts +
+  return rates_.step + experts(tokens) + decode + rates_.prompt_token * prompts +
          rates_.prompt_pair * batch.prompt_pairs();
+}
+
+Seconds LinearStepTimes::of(const StepBatch& batch) const {
+  return step(batch, batch.decodes + static_cast<double>(batch.prompt_tokens()));
+}
+
+Seconds LinearStepTimes::of_group(std::span<const StepBatch* const> groups, std::size_t which) const {
+  double tokens = 0;
+  for (const StepBatch* b : groups) tokens += b->decodes + static_cast<double>(b->prompt_tokens());
+  return step(*groups[which], tokens / static_cast<double>(groups.size()));
 }
 
 DecodeStretch LinearStepTimes::decode(const StepBatch& batch) const {

@@ -1,7 +1,9 @@
 // How long an engine's step takes, by what is in it: the one thing that players ask of a plan.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/base/units.hpp"
@@ -42,6 +44,10 @@ class StepTimes {
   virtual Seconds of(const StepBatch& batch) const = 0;
   /// From a step without prompts on, as long as every request gets a token a step and nothing else changes.
   virtual DecodeStretch decode(const StepBatch& batch) const = 0;
+  /// [R10] Of a step in which several attention groups, each with a batch of its own, share experts and some
+  /// have prompts: what it would take if all waited for group `which` alone, whose batch is not empty. Other
+  /// groups' may be. Of groups that all have one batch, of(it) to the bit.
+  virtual Seconds of_group(std::span<const StepBatch* const> groups, std::size_t which) const = 0;
 };
 
 /// A few numbers, as a fit to a measured engine gives them. A step that computes n tokens reads the part
@@ -56,8 +62,11 @@ class LinearStepTimes : public StepTimes {
   explicit LinearStepTimes(const Rates& rates);
   Seconds of(const StepBatch& batch) const override;
   DecodeStretch decode(const StepBatch& batch) const override;
+  /// Experts are read for the mean of the groups' tokens.
+  Seconds of_group(std::span<const StepBatch* const> groups, std::size_t which) const override;
 
  private:
+  Seconds step(const StepBatch& batch, double tokens) const;
   Seconds experts(double tokens) const;
   Rates rates_;
   double log_missed_;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "planner/layers/step.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "sim/base/error.hpp"
 
@@ -42,10 +43,11 @@ PlanStepTimes::PlanStepTimes(const Case& c, const Plan& plan, AllReduceRule rule
 
 PlanStepTimes::~PlanStepTimes() = default;
 
-Seconds PlanStepTimes::lowered(const Batch& batch) const {
+Seconds PlanStepTimes::lowered(const Batch& batch, const std::optional<GroupRows>& groups) const {
   ++effort_.lowered;
   Lowering& l = *lowering_;
   l.study.batch = batch;
+  l.study.groups = groups;
   return l.evaluator.simulate(with_both_halves(l.study, l.plan));
 }
 
@@ -186,6 +188,24 @@ DecodeStretch PlanStepTimes::decode(const StepBatch& batch) const {
 Seconds PlanStepTimes::of(const StepBatch& batch) const {
   SL_CHECK(!batch.empty(), "a step computes something");
   return batch.prompts.empty() ? decode(batch).start : lowered(batch_of(batch));
+}
+
+Seconds PlanStepTimes::of_group(std::span<const StepBatch* const> groups, std::size_t which) const {
+  GroupRows all;
+  for (const StepBatch* b : groups) {
+    const auto rows = static_cast<Count>(b->decodes + b->prompt_tokens());
+    all.rows += rows;
+    all.most = std::max(all.most, rows);
+    all.decodes += b->decodes;
+    all.prompts += std::ssize(b->prompts);
+  }
+  SL_CHECK(all.prompts > 0 && !groups[which]->empty(), "a group computes something, and some group prompts");
+  Lowering& l = *lowering_;
+  l.study.groups = all;
+  l.study.batch = batch_of(*groups[which]);
+  // In graphs all groups have as many rows (vLLM, v1/worker/dp_utils.py, `_synchronize_dp_ranks`).
+  if (host_starts(l.study, l.plan) == HostStarts::pieces) all.rows = all.most * std::ssize(groups);
+  return lowered(l.study.batch, all);
 }
 
 }  // namespace shardline

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -35,9 +37,11 @@ class PlanStepTimes : public StepTimes {
 
   Seconds of(const StepBatch& batch) const override;
   DecodeStretch decode(const StepBatch& batch) const override;
+  /// [R10] Lowered as it is, beside others' tokens in all that groups share.
+  Seconds of_group(std::span<const StepBatch* const> groups, std::size_t which) const override;
 
   /// A whole lowering of any batch of one attention group.
-  Seconds lowered(const Batch& batch) const;
+  Seconds lowered(const Batch& batch, const std::optional<GroupRows>& groups = {}) const;
   /// The batch that is lowered for a step.
   static Batch batch_of(const StepBatch& step);
 

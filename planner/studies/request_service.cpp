@@ -167,7 +167,7 @@ class Service {
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
                                    : kDefaultRequests;
-    require_memory(need_of_requests(q_.requests, q_.users, q_.replicas, blocks_kept()));
+    require_memory(need_of_requests(q_.requests, q_.users, q_.replicas * q_.plan.dp, blocks_kept()));
   }
 
   ServiceAnswer answer() {
@@ -185,13 +185,13 @@ class Service {
   }
 
  private:
-  // Blocks of a replica's cache that memory holds something of: all, where a pool is made whole; where it
+  // Blocks of a group's cache that memory holds something of: all, where a pool is made whole; where it
   // grows (RunPool), those of all requests at most, the text of answered ones being kept.
   double blocks_kept() const {
     const double all = knobs_.blocks();
     if (!std::holds_alternative<VllmKnobs>(knobs_.of)) return all;
     const double each = static_cast<double>(mean_) / knobs_.block() + 1;
-    return std::min(all, static_cast<double>(q_.requests) * each / q_.replicas);
+    return std::min(all, static_cast<double>(q_.requests) * each / (q_.replicas * q_.plan.dp));
   }
 
   // Rates of a trace are told as such; it is played faster or slower to have them.
@@ -202,10 +202,11 @@ class Service {
   }
 
   ServedLoadAnswer play(double rate, bool pictures = false) {
-    std::vector<std::unique_ptr<Scheduler>> replicas;
+    std::vector<std::unique_ptr<Scheduler>> schedulers;
     std::vector<const StepTimes*> times;
+    const ReplicaGroups groups = groups_of(study_.study, q_.plan);
     for (int i = 0; i < q_.replicas; ++i) {
-      replicas.push_back(scheduler_of(knobs_));
+      for (std::size_t g = 0; g < groups.count; ++g) schedulers.push_back(scheduler_of(knobs_));
       times.push_back(&times_);
     }
     Load load(q_, study_.study, pace(rate));
@@ -213,12 +214,12 @@ class Service {
     std::uint64_t good = 0, seen = 0;
     const auto timeline = pictures ? std::make_shared<ServedTimeline>() : nullptr;
     const ClusterRun run = play_cluster(
-        replicas, times, q_.router, load.load(), q_.requests,
+        schedulers, times, q_.router, load.load(), q_.requests,
         [&](const AnsweredRequest& a) {
           const std::size_t part = std::min<std::size_t>(kParts - 1, seen++ * kParts / q_.requests);
           good += note(a, records, part) ? 1 : 0;
         },
-        [&](std::uint64_t done) { step_(done, q_.requests); }, timeline.get());
+        [&](std::uint64_t done) { step_(done, q_.requests); }, timeline.get(), groups);
     ServedLoadAnswer out = summary(run, records, good, pictures);
     out.timeline = timeline;
     return out;
@@ -344,11 +345,11 @@ class Service {
     return out;
   }
 
-  // Of a step that decodes as many requests as did on average.
+  // Of a step that decodes as many requests as did on average, in each attention group.
   void look_at_prices(ServiceAnswer& out) const {
     Case c = study_.study;
     c.batch = decode_batch(std::max(2LL, mean_ - mean_ / 8));
-    c.batch.decode.front().count = std::max(1, static_cast<int>(std::lround(out.load.running)));
+    c.batch.decode.front().count = std::max(1, static_cast<int>(std::lround(out.load.running / q_.plan.dp)));
     Plan plan = q_.plan;
     plan.batch = 1;
     Evaluator evaluator(c, study_.sweep().search.all_reduce);

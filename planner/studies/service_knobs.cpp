@@ -10,6 +10,7 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/layers/share.hpp"
+#include "planner/layers/two_batches.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -156,6 +157,18 @@ std::uint32_t longest_of(const Case& c, std::uint64_t held, long long mean_token
        1U << 30}));
 }
 
+// What the server's options are to one of its attention groups (sgl-project/sglang at 49e384ce9d,
+// server_args.py, `_handle_data_parallelism`: tokens and conservativeness; model_executor/
+// model_runner_kv_cache_mixin.py, `_resolve_max_num_reqs`).
+void of_one_group(SglangKnobs& knobs, std::uint32_t groups) {
+  const auto part = [&](std::uint32_t& of) {
+    if (of > 0) of = std::max(1U, of / groups);
+  };
+  part(knobs.chunked_prefill_size);
+  part(knobs.max_running_requests);
+  knobs.schedule_conservativeness *= 0.3;
+}
+
 SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
                          long long mean_tokens) {
   SglangKnobs knobs;
@@ -166,6 +179,7 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   knobs.page_size = architecture_of(device) == Architecture::blackwell ? 64 : 1;
   knobs.max_running_requests = knobs.context_length = knobs.max_total_tokens = 0;
   set_knobs(knobs, overrides);
+  if (plan.dp > 1) of_one_group(knobs, static_cast<std::uint32_t>(plan.dp));
   knobs.page_size = on_sharers(knobs.page_size, sharers_of(c, plan));
   if (knobs.max_total_tokens == 0) {
     knobs.max_total_tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(
@@ -208,6 +222,35 @@ std::optional<std::string> several_caches(const Case& c) {
   return std::nullopt;
 }
 
+// Why attention groups are not played behind one barrier; nothing where they are.
+std::optional<std::string> no_groups(const Case& c, const Plan& plan) {
+  if (same_engine(c.engine->name, "trtllm"))
+    return fmt::format(
+        "its attention groups take requests from one queue as they have room, which is not played yet "
+        "under {}: groups of vllm and sglang are",
+        c.engine->title);
+  if (overlaps_batches(plan))
+    return "its attention groups agree in every step whether they halve their batches, which is not played "
+           "yet";
+  return std::nullopt;
+}
+
+// A plan of as many GPUs that is played; nothing where no plan of one attention group is.
+std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
+  for (const Strategy* s : strategies()) {
+    if (s->launched_as != LaunchedAs::tensor) continue;
+    Plan other;
+    other.strategy = id_of(*s);
+    other.tpa = plan.gpus();
+    for (const bool experts : {true, false}) {
+      other.ep = experts ? plan.gpus() : 1;
+      other.tpf = experts ? 1 : plan.gpus();
+      if (!check_plan(c, other) && !does_not_start(c, other) && !no_play(c, other)) return other;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> no_play(const Case& c, const Plan& plan) {
@@ -219,8 +262,9 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
   if (plan[kDrafts] > 0)
     return "its drafts yield tokens by chance in each step, which is not played yet: sweep and plan have "
            "them on average";
-  if (plan.dp > 1)
-    return "its attention groups are engines of their own behind one barrier, which is not played yet";
+  if (plan.dp > 1) {
+    if (const auto reason = no_groups(c, plan)) return reason;
+  }
   if (plan.pp > 1) return "its pipeline has several steps on their way at once, which is not played yet";
   if (plan.in_flight > 1)
     return fmt::format("its {} microbatches are as many steps on their way at once, which is not played yet",
@@ -236,8 +280,19 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
 }
 
 void require_play(const Case& c, const Plan& plan) {
-  if (const auto reason = no_play(c, plan))
-    throw UserError(fmt::format("{} cannot be served request by request: {}", to_string(plan), *reason));
+  const auto reason = no_play(c, plan);
+  if (!reason) return;
+  const std::string text =
+      fmt::format("{} cannot be served request by request: {}", to_string(plan), *reason);
+  const auto other = plan.dp > 1 && c.engine ? nearest_play(c, plan) : std::nullopt;
+  if (!other) throw UserError(text);
+  throw UserError(
+      {Diagnostic{{}, text, {fmt::format("a plan of as many GPUs that can: {}", to_string(*other))}}});
+}
+
+ReplicaGroups groups_of(const Case& c, const Plan& plan) {
+  return {static_cast<std::size_t>(plan.dp),
+          same_engine(c.engine->name, "vllm") ? GroupRouting::fewest : GroupRouting::in_turn};
 }
 
 VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,

@@ -11,6 +11,7 @@
 
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
+#include "planner/requests/cluster.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/sglang_scheduler.hpp"
 #include "planner/requests/trtllm_scheduler.hpp"
@@ -25,9 +26,9 @@ struct ServiceKnobs {
   std::uint32_t step_tokens() const;  ///< of prompts in a step, at most (vLLM, TensorRT-LLM: of all)
   std::uint32_t requests() const;     ///< that decode at once
   std::uint32_t block() const;        ///< tokens of a block of the KV cache
-  std::uint32_t blocks() const;
-  std::uint32_t longest() const;  ///< tokens of a prompt and its answer
-  bool finds() const;             ///< whether text that is cached is found
+  std::uint32_t blocks() const;       ///< of each attention group
+  std::uint32_t longest() const;      ///< tokens of a prompt and its answer
+  bool finds() const;                 ///< whether text that is cached is found
 };
 
 /// A scheduler with an empty cache. Throws UserError where the engine would not start.
@@ -36,13 +37,17 @@ std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs);
 /// Why requests cannot be played one by one on a plan; nothing where they can.
 std::optional<std::string> no_play(const Case& c, const Plan& plan);
 
-/// Throws UserError with that reason.
+/// Throws UserError with that reason, and a plan of as many GPUs that can where its attention groups cannot.
 void require_play(const Case& c, const Plan& plan);
 
-/// The knobs of a server of the plan: the engine's defaults for the device, the blocks that memory has room
-/// for beside weights when requests are `mean_tokens` long, and the longest request. `overrides`:
-/// "max_num_seqs=256". Throws UserError of names and values, and where not one request fits. There is a
-/// scheduler of the engine (no_play).
+/// The attention groups of a server of the plan, each with a scheduler, and how its engine deals requests to
+/// them.
+ReplicaGroups groups_of(const Case& c, const Plan& plan);
+
+/// The knobs of a server of the plan, of each attention group: the engine's defaults for the device, the
+/// blocks that memory has room for beside weights when requests are `mean_tokens` long, and the longest
+/// request. `overrides`: "max_num_seqs=256". Throws UserError of names and values, and where not one request
+/// fits. There is a scheduler of the engine (no_play).
 ServiceKnobs service_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
                            long long mean_tokens);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,15 @@ class BentStepTimes : public StepTimes {
            Seconds(1e-9) * b.prompt_pairs();
   }
   DecodeStretch decode(const StepBatch& b) const override { return line(b); }
+  // Others' tokens beyond one's own cost something, too.
+  Seconds of_group(std::span<const StepBatch* const> groups, std::size_t which) const override {
+    const auto tokens = [](const StepBatch& b) {
+      return static_cast<double>(b.decodes) + static_cast<double>(b.prompt_tokens());
+    };
+    double more = 0;
+    for (const StepBatch* b : groups) more += tokens(*b) - tokens(*groups[which]);
+    return of(*groups[which]) + Seconds(1e-6) * std::max(0.0, more);
+  }
 
  private:
   static DecodeStretch line(const StepBatch& b) {

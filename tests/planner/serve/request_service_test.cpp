@@ -250,9 +250,6 @@ TEST(RequestService, RefusesByName) {
   Plan stages = tensor;
   stages.pp = 2;
   EXPECT_THAT(*no_play(vllm.study, stages), HasSubstr("pipeline"));
-  Plan groups = tensor;
-  groups.dp = 2;
-  EXPECT_THAT(*no_play(vllm.study, groups), HasSubstr("behind one barrier"));
   // Also without stages: a step of one microbatch is none of the plan's.
   Plan microbatches = possible_plan(vllm, "helix:kvp=2,tpf=2,in_flight=2");
   EXPECT_THAT(*no_play(vllm.study, microbatches), HasSubstr("2 microbatches"));

@@ -1,0 +1,56 @@
+#include "planner/requests/group_router.hpp"
+
+#include <cmath>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+std::string_view to_string(GroupRouting routing) {
+  switch (routing) {
+    case GroupRouting::in_turn:
+      return "in turn";
+    case GroupRouting::fewest:
+      return "to the one with the fewest, those that wait counted four times";
+  }
+  return "";
+}
+
+GroupRouter::GroupRouter(GroupRouting routing, std::size_t groups) : routing_(routing), groups_(groups) {
+  SL_CHECK(groups > 0, "an engine has a group");
+  if (routing == GroupRouting::fewest) known_.assign(groups, std::vector<Counts>(groups));
+  counts_.resize(groups);
+}
+
+// Nothing has changed since what was said last.
+void GroupRouter::publish_up_to(Seconds time) {
+  const double times = std::floor(time / kPublished);
+  if (times <= published_) return;
+  published_ = times;
+  for (std::vector<Counts>& server : known_) server = counts_;
+}
+
+void GroupRouter::hold(Seconds from, Seconds to, std::span<const Counts> counts) {
+  SL_CHECK(from >= until_ && to >= from && counts.size() == groups_, "time goes on, of all groups");
+  if (routing_ == GroupRouting::fewest) publish_up_to(from);
+  until_ = to;
+  counts_.assign(counts.begin(), counts.end());
+}
+
+std::size_t GroupRouter::route(Seconds at) {
+  const std::uint64_t number = routed_++;
+  if (routing_ == GroupRouting::in_turn || groups_ == 1) return number % groups_;
+  publish_up_to(at);
+  const std::size_t server = number % groups_;
+  std::vector<Counts>& known = known_[server];
+  const auto score = [&](std::size_t group) { return 4 * known[group].waiting + known[group].running; };
+  std::size_t best = server;  // each server begins with another group
+  for (std::size_t i = 1; i < groups_; ++i) {
+    const std::size_t group = (server + i) % groups_;
+    if (score(group) < score(best)) best = group;
+  }
+  known[best].waiting += groups_;
+  return best;
+}
+
+}  // namespace shardline

@@ -1,0 +1,193 @@
+// Requests played on an engine of several attention groups, as the player does it and slowly.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "planner/requests/group_router.hpp"
+#include "planner/requests/played_engine.hpp"
+#include "planner/requests/step_times.hpp"
+#include "tests/planner/requests/random_play.hpp"
+
+namespace shardline {
+
+using Schedulers = std::vector<std::unique_ptr<Scheduler>>;
+
+inline std::vector<Scheduler*> all_of(const Schedulers& schedulers) {
+  std::vector<Scheduler*> out;
+  for (const auto& s : schedulers) out.push_back(s.get());
+  return out;
+}
+
+inline Played play_groups(const std::vector<TraceRequest>& requests, const Schedulers& schedulers,
+                          GroupRouting routing, const StepTimes& times, bool jump) {
+  Played out;
+  PlayedEngine engine(all_of(schedulers), routing, times, jump,
+                      [&](const AnsweredRequest& a) { out.answers.push_back(a); });
+  std::size_t next = 0;
+  while (next < requests.size() || !engine.idle()) {
+    const bool more = next < requests.size();
+    if (more && (engine.idle() || requests[next].arrival <= engine.now())) {
+      engine.take(requests[next], requests[next].arrival);
+      ++next;
+    } else {
+      engine.play(more ? requests[next].arrival : Seconds(std::numeric_limits<double>::infinity()));
+    }
+  }
+  out.served = engine.take_served();
+  return out;
+}
+
+/// Every step by itself, and every rule anew: what a group is known to have is looked up in all that it ever
+/// had, and a step takes the longest of what the groups take, written out.
+class SlowGroups {
+ public:
+  SlowGroups(const Schedulers& schedulers, GroupRouting routing, const StepTimes& times)
+      : schedulers_(schedulers), routing_(routing), times_(times), went_(schedulers.size()) {}
+
+  /// Answers by the number of their request, in the order of coming; none where it was refused.
+  std::vector<std::optional<AnsweredRequest>> play(const std::vector<TraceRequest>& requests) {
+    answers_.resize(requests.size());
+    std::size_t next = 0;
+    while (true) {
+      while (next < requests.size() && requests[next].arrival <= now_) come(requests[next], next), ++next;
+      decide();
+      if (!decided_.empty()) {
+        step();
+        continue;
+      }
+      if (!idle()) continue;  // all lost their blocks
+      if (next == requests.size()) return answers_;
+      note(now_, requests[next].arrival);
+      now_ = requests[next].arrival;
+    }
+  }
+
+ private:
+  struct Held {
+    Seconds from, to;
+    std::vector<std::pair<std::size_t, std::size_t>> counts;  // that wait and run
+  };
+
+  bool idle() const {
+    for (const auto& s : schedulers_)
+      if (s->running() + s->waiting() + s->decided() > 0) return false;
+    return true;
+  }
+
+  void note(Seconds from, Seconds to) {
+    Held h{from, to, {}};
+    for (const auto& s : schedulers_) h.counts.emplace_back(s->waiting(), s->running());
+    held_.push_back(h);
+  }
+
+  std::size_t route(Seconds at) {
+    const std::size_t n = schedulers_.size(), number = sent_.size(), server = number % n;
+    std::size_t best = server;
+    if (routing_ == GroupRouting::fewest) {
+      const double published = 0.1 * std::floor(at.value / 0.1);
+      std::vector<double> score(n, 0);
+      for (const Held& h : held_) {
+        if (h.from.value >= published || published > h.to.value) continue;
+        for (std::size_t g = 0; g < n; ++g)
+          score[g] = 4.0 * static_cast<double>(h.counts[g].first) + static_cast<double>(h.counts[g].second);
+      }
+      for (std::size_t i = server; i < number; i += n)
+        if (sent_[i].first.value >= published) score[sent_[i].second] += 4.0 * static_cast<double>(n);
+      for (std::size_t i = 0; i < n; ++i)
+        if (score[(server + i) % n] < score[best]) best = (server + i) % n;
+    }
+    sent_.emplace_back(at, best);
+    return best;
+  }
+
+  void come(const TraceRequest& request, std::size_t number) {
+    const std::size_t group = route(request.arrival);
+    const auto id = schedulers_[group]->add(request);
+    if (!id) return;
+    if (went_[group].size() <= *id) went_[group].resize(*id + 1);
+    went_[group][*id] = number;
+    answers_[number] = AnsweredRequest{number, request.arrival, Seconds(-1), {}};
+  }
+
+  void decide() {
+    while (decided_.size() < schedulers_.front()->depth()) {
+      std::vector<bool> works;
+      bool any = false;
+      for (const auto& s : schedulers_) {
+        works.push_back(s->schedule());
+        any = any || works.back();
+      }
+      if (!any) return;
+      decided_.push_back(works);
+    }
+  }
+
+  Seconds time() const {
+    const StepBatch nothing;
+    std::vector<const StepBatch*> groups;
+    std::uint32_t most = 0;
+    bool prompts = false;
+    for (std::size_t g = 0; g < schedulers_.size(); ++g) {
+      groups.push_back(decided_.front()[g] ? &schedulers_[g]->front() : &nothing);
+      most = std::max(most, groups.back()->decodes);
+      prompts = prompts || !groups.back()->prompts.empty();
+    }
+    Seconds out;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const StepBatch& own = *groups[g];
+      if (own.empty()) continue;
+      if (prompts) {
+        out = std::max(out, times_.of_group(groups, g));
+        continue;
+      }
+      StepBatch bare, bare_most;
+      bare.decodes = own.decodes;
+      bare_most.decodes = most;
+      out = std::max(out, times_.of(own) + (times_.of(bare_most) - times_.of(bare)));
+    }
+    return out;
+  }
+
+  void step() {
+    const Seconds took = time();
+    note(now_, now_ + took);
+    now_ += took;
+    const std::vector<bool> works = decided_.front();
+    decided_.erase(decided_.begin());
+    for (std::size_t g = 0; g < schedulers_.size(); ++g) {
+      if (!works[g]) continue;
+      const Scheduler::Ended ended = schedulers_[g]->finish_steps(1);
+      for (const Scheduler::Id id : ended.named) {
+        AnsweredRequest& a = *answers_[went_[g][id]];
+        if (a.first < Seconds(0)) a.first = now_;
+        const Scheduler::Request r = schedulers_[g]->request(id);
+        if (!r.done) continue;
+        a.last = now_;
+        a.prompt = r.prompt;
+        a.answer = r.answer;
+        a.found = r.found;
+        a.preempted = r.preempted;
+        schedulers_[g]->forget(id);
+      }
+    }
+  }
+
+  const Schedulers& schedulers_;
+  const GroupRouting routing_;
+  const StepTimes& times_;
+  Seconds now_;
+  std::vector<std::vector<bool>> decided_;
+  std::vector<std::vector<std::size_t>> went_;  // by group and id: which request
+  std::vector<std::pair<Seconds, std::size_t>> sent_;
+  std::vector<Held> held_;
+  std::vector<std::optional<AnsweredRequest>> answers_;
+};
+
+}  // namespace shardline
