@@ -78,8 +78,8 @@ std::string engine_line(const Study& study, const ServiceAnswer& a) {
 }
 
 // How many engines one replica is, and who comes to which.
-std::string groups_line(const Study& study, const Plan& plan) {
-  const ReplicaGroups groups = groups_of(study.study, plan);
+std::string groups_line(const ServiceKnobs& knobs, const Plan& plan) {
+  const ReplicaGroups groups = groups_of(knobs, plan);
   return fmt::format(
       "{} attention groups, each with that scheduler and KV; requests are dealt {}; a step takes as long as "
       "the slowest group's",
@@ -178,7 +178,7 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
       "{}, {} GPUs{}", to_string(sharding_of(plan)), plan.gpus(),
       q.replicas > 1 ? fmt::format(" x {} replicas, router {}", q.replicas, to_string(q.router)) : ""));
   out += line(load_text(q)) + line(engine_line(study, a));
-  if (plan.dp > 1) out += line(groups_line(study, plan));
+  if (plan.dp > 1) out += line(groups_line(a.knobs, plan));
   out += "\n";
   if (a.bracket) out += line(bracket_text(a)) + "\n";
   if (a.load.growth_per_s)

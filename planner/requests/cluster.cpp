@@ -44,8 +44,8 @@ class Cluster {
       PlayedEngine::Stepped stepped;
       if (timeline != nullptr) stepped = [timeline, i](const PlayedStep& s) { timeline->add(i, s); };
       engines_.push_back(std::make_unique<PlayedEngine>(
-          std::move(own), groups.routing, *times[i], true,
-          [this, i](const AnsweredRequest& a) { leave(i, a); }, std::move(stepped)));
+          std::move(own), groups, *times[i], true, [this, i](const AnsweredRequest& a) { leave(i, a); },
+          std::move(stepped)));
     }
   }
 

@@ -27,12 +27,6 @@ struct ClusterLoad {
   Seconds path;  // from a user to the engine, and back: before the engine has it
 };
 
-/// What a replica is made of: so many attention groups, each with a scheduler, behind one barrier [R10].
-struct ReplicaGroups {
-  std::size_t count = 1;
-  GroupRouting routing = GroupRouting::in_turn;
-};
-
 /// What came of it.
 struct ClusterRun {
   std::vector<ServedRequests> replicas;

@@ -1,6 +1,10 @@
 #include "planner/requests/group_router.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
 
 #include "sim/base/error.hpp"
 
@@ -12,8 +16,35 @@ std::string_view to_string(GroupRouting routing) {
       return "in turn";
     case GroupRouting::fewest:
       return "to the one with the fewest, those that wait counted four times";
+    case GroupRouting::from_queue:
+      return "from one queue to groups with a place, to the one with the fewest tokens of prompts";
   }
   return "";
+}
+
+std::vector<Dealt> deal_together(std::span<const std::uint64_t> tokens, std::vector<GroupLoad>& groups) {
+  std::uint64_t all = tokens.size(), part = 0;
+  for (const GroupLoad& g : groups) {
+    all += g.requests;
+    part = std::max(part, g.requests);
+  }
+  part = std::max<std::uint64_t>(part, (all + groups.size() - 1) / groups.size());
+  std::vector<std::size_t> order(tokens.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return tokens[a] > tokens[b]; });
+  std::vector<Dealt> out;
+  for (const std::size_t request : order) {
+    std::optional<std::size_t> best;
+    const auto load = [&](std::size_t g) { return std::pair(groups[g].tokens, groups[g].requests); };
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      if (groups[g].requests < part && (!best || load(g) < load(*best))) best = g;
+    SL_CHECK(best.has_value(), "parts of all groups hold all requests");
+    ++groups[*best].requests;
+    groups[*best].tokens += tokens[request];
+    out.push_back({request, *best});
+  }
+  return out;
 }
 
 GroupRouter::GroupRouter(GroupRouting routing, std::size_t groups) : routing_(routing), groups_(groups) {

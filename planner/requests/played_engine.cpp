@@ -41,30 +41,34 @@ void add(RunQuantiles& to, Seconds start, Seconds slope, std::uint64_t steps, st
 
 PlayedEngine::PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered,
                            Stepped stepped)
-    : PlayedEngine(std::vector<Scheduler*>{&scheduler}, GroupRouting::in_turn, times, jump,
-                   std::move(answered), std::move(stepped)) {}
+    : PlayedEngine(std::vector<Scheduler*>{&scheduler}, ReplicaGroups{}, times, jump, std::move(answered),
+                   std::move(stepped)) {}
 
-PlayedEngine::PlayedEngine(std::vector<Scheduler*> groups, GroupRouting routing, const StepTimes& times,
-                           bool jump, Answered answered, Stepped stepped)
-    : router_(routing, groups.size()),
+PlayedEngine::PlayedEngine(std::vector<Scheduler*> schedulers, const ReplicaGroups& groups,
+                           const StepTimes& times, bool jump, Answered answered, Stepped stepped)
+    : rule_(groups),
+      router_(groups.routing, schedulers.size()),
       times_(times),
       jump_(jump),
       answered_(std::move(answered)),
       stepped_(std::move(stepped)),
-      batches_(groups.size()),
-      counts_(groups.size()) {
-  for (Scheduler* s : groups) {
-    SL_CHECK(s->depth() == groups.front()->depth(), "groups decide equally many steps ahead");
+      batches_(schedulers.size()),
+      counts_(schedulers.size()) {
+  SL_CHECK(groups.count == schedulers.size(), "each group has a scheduler");
+  SL_CHECK(groups.routing != GroupRouting::from_queue || groups.places > 0, "a group has a place");
+  for (Scheduler* s : schedulers) {
+    SL_CHECK(s->depth() == schedulers.front()->depth(), "groups decide equally many steps ahead");
     groups_.push_back({s});
   }
 }
 
 bool PlayedEngine::idle() const {
-  return std::all_of(groups_.begin(), groups_.end(), [](const Group& g) { return idle(*g.scheduler); });
+  return queue_.empty() &&
+         std::all_of(groups_.begin(), groups_.end(), [](const Group& g) { return idle(*g.scheduler); });
 }
 
 std::size_t PlayedEngine::waiting() const {
-  std::size_t out = 0;
+  std::size_t out = queue_.size();
   for (const Group& g : groups_) out += g.scheduler->waiting();
   return out;
 }
@@ -86,21 +90,52 @@ bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
     if (groups_.size() > 1) decide();
   }
   now_ = std::max(now_, request.arrival);
-  Group& group = groups_[router_.route(request.arrival)];
-  const std::optional<Scheduler::Id> id = group.scheduler->add(request);
-  if (!id) {
+  const bool queued = rule_.routing == GroupRouting::from_queue;
+  const bool taken = queued ? groups_.front().scheduler->takes(request)
+                            : give(groups_[router_.route(request.arrival)], request, came, taken_);
+  if (!taken) {
     ++out_.refused;
     return false;
   }
-  if (*id >= group.requests.size()) group.requests.resize(*id + 1);
-  group.requests[*id] = {came, {}, {}, taken_++, false};
+  if (queued) queue_.push_back({request, came, taken_});
+  ++taken_;
   return true;
+}
+
+bool PlayedEngine::give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number) {
+  const std::optional<Scheduler::Id> id = group.scheduler->add(request);
+  if (!id) return false;
+  if (*id >= group.requests.size()) group.requests.resize(*id + 1);
+  group.requests[*id] = {came, {}, {}, number, false};
+  group.tokens += group.scheduler->request(*id).prompt;
+  return true;
+}
+
+// Those at the front of the queue for whom there are places in all groups together.
+void PlayedEngine::deal() {
+  if (queue_.empty()) return;
+  std::vector<GroupLoad> loads;
+  std::size_t places = rule_.places * groups_.size();
+  for (const Group& g : groups_) {
+    loads.push_back({g.scheduler->running() + g.scheduler->waiting(), g.tokens});
+    places -= loads.back().requests;
+  }
+  std::vector<std::uint64_t> tokens;
+  for (std::size_t i = 0; i < std::min(places, queue_.size()); ++i)
+    tokens.push_back(static_cast<std::uint64_t>(queue_[i].request.input));
+  for (const Dealt& d : deal_together(tokens, loads)) {
+    const Queued& q = queue_[d.request];
+    const bool taken = give(groups_[d.group], q.request, q.came, q.number);
+    SL_CHECK(taken, "who waits in the queue is taken");
+  }
+  queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(tokens.size()));
 }
 
 // A step in which no group has anything to do is none.
 void PlayedEngine::decide() {
   const std::size_t depth = groups_.front().scheduler->depth();
   while (steps_.size() < depth) {
+    deal();
     std::vector<char> works;
     for (const Group& g : groups_) works.push_back(g.scheduler->schedule() ? 1 : 0);
     if (std::count(works.begin(), works.end(), 1) == 0) return;
@@ -111,12 +146,12 @@ void PlayedEngine::decide() {
 void PlayedEngine::play(Seconds until) {
   decide();
   if (!steps_.empty()) {
-    stuck_ = false;
+    tries_ = 0;
     step(until);
     return;
   }
-  SL_CHECK(!stuck_ && !idle(), "an engine with requests goes on after a step in which all lost their blocks");
-  stuck_ = true;
+  SL_CHECK(!idle() && ++tries_ < 2,
+           "an engine with requests goes on after a step in which all lost their blocks");
 }
 
 // How many steps, from the first on, each group computes something alike in, or nothing.
@@ -221,6 +256,7 @@ void PlayedEngine::leave(Group& group, Scheduler::Id id) {
   out_.found_tokens += r.found;
   out_.answer_tokens += r.answer;
   if (answered_) answered_({t.number, t.came, t.first, t.last, r.prompt, r.answer, r.found, r.preempted});
+  group.tokens -= r.prompt;
   group.scheduler->forget(id);
 }
 

@@ -61,8 +61,8 @@ class PlayedEngine {
   PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered = {},
                Stepped stepped = {});
   /// Of several attention groups alike, whose schedulers decide equally many steps ahead (checked).
-  PlayedEngine(std::vector<Scheduler*> groups, GroupRouting routing, const StepTimes& times, bool jump,
-               Answered answered = {}, Stepped stepped = {});
+  PlayedEngine(std::vector<Scheduler*> schedulers, const ReplicaGroups& groups, const StepTimes& times,
+               bool jump, Answered answered = {}, Stepped stepped = {});
 
   /// The end of the last step, or when somebody came to an engine with nothing to do.
   Seconds now() const { return now_; }
@@ -89,9 +89,18 @@ class PlayedEngine {
   struct Group {
     Scheduler* scheduler = nullptr;
     std::vector<Times> requests = {};  // by id
+    std::uint64_t tokens = 0;          // of prompts of those that it has
+  };
+  // In the queue in front of groups.
+  struct Queued {
+    TraceRequest request;
+    Seconds came;
+    std::uint64_t number = 0;
   };
 
   static bool idle(const Scheduler& s) { return s.running() + s.waiting() == 0 && s.decided() == 0; }
+  bool give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number);
+  void deal();
   void decide();
   void look_at_groups();
   std::uint64_t steps_alike() const;
@@ -103,6 +112,8 @@ class PlayedEngine {
   void hold(Seconds from, Seconds to);
 
   std::vector<Group> groups_;
+  const ReplicaGroups rule_;
+  std::deque<Queued> queue_;
   GroupRouter router_;
   const StepTimes& times_;
   const bool jump_;
@@ -114,7 +125,7 @@ class PlayedEngine {
   std::vector<GroupRouter::Counts> counts_;
   std::uint64_t taken_ = 0;
   Seconds now_;
-  bool stuck_ = false;
+  int tries_ = 0;  // that decided nothing, one after another
   ServedRequests out_;
 };
 

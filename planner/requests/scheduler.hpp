@@ -8,6 +8,7 @@
 
 #include "planner/requests/step_times.hpp"
 #include "planner/serving/trace.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -41,6 +42,12 @@ class Scheduler {
   /// A request that came; nothing where the engine refuses it. Its text are the ids of blocks of `text_block`
   /// tokens.
   virtual std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) = 0;
+  /// Whether add() takes a request of that length: asked by players of engines that queue requests in front
+  /// of their groups, and a fault of ours of others.
+  virtual bool takes(const TraceRequest& /*request*/) const {
+    SL_CHECK(false, "only requests in front of groups are asked for");
+    return false;
+  }
   /// One that is done (checked) leaves its id to another.
   virtual void forget(Id id) = 0;
 

@@ -29,12 +29,16 @@ std::uint32_t TrtllmScheduler::blocks_of(std::uint64_t tokens) const {
   return static_cast<std::uint32_t>((tokens + knobs_.tokens_per_block - 1) / knobs_.tokens_per_block);
 }
 
+bool TrtllmScheduler::takes(const TraceRequest& request) const {
+  if (request.input >= knobs_.max_seq_len) return false;
+  return knobs_.enable_chunked_prefill || request.input <= knobs_.max_num_tokens;
+}
+
 std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& request,
                                                         std::uint32_t text_block) {
   SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
   SL_CHECK(text_block > 0 && text_block % knobs_.tokens_per_block == 0, "blocks of text are whole blocks");
-  if (request.input >= knobs_.max_seq_len) return std::nullopt;
-  if (!knobs_.enable_chunked_prefill && request.input > knobs_.max_num_tokens) return std::nullopt;
+  if (!takes(request)) return std::nullopt;
   text_block_ = text_block;
   Request r;
   r.prompt = r.context = static_cast<std::uint32_t>(request.input);

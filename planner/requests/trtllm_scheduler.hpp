@@ -81,6 +81,7 @@ class TrtllmScheduler : public Scheduler {
   /// Refused, as the engine does, where the prompt and a token exceed max_seq_len or, without chunks, the
   /// prompt exceeds max_num_tokens. Its answer is cut to what max_seq_len leaves.
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
+  bool takes(const TraceRequest& request) const override;
   void forget(Id id) override;
   std::size_t depth() const override { return knobs_.disable_overlap_scheduler ? 1 : 2; }
   std::size_t decided() const override { return steps_.size(); }

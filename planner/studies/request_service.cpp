@@ -204,7 +204,7 @@ class Service {
   ServedLoadAnswer play(double rate, bool pictures = false) {
     std::vector<std::unique_ptr<Scheduler>> schedulers;
     std::vector<const StepTimes*> times;
-    const ReplicaGroups groups = groups_of(study_.study, q_.plan);
+    const ReplicaGroups groups = groups_of(knobs_, q_.plan);
     for (int i = 0; i < q_.replicas; ++i) {
       for (std::size_t g = 0; g < groups.count; ++g) schedulers.push_back(scheduler_of(knobs_));
       times.push_back(&times_);

@@ -223,12 +223,7 @@ std::optional<std::string> several_caches(const Case& c) {
 }
 
 // Why attention groups are not played behind one barrier; nothing where they are.
-std::optional<std::string> no_groups(const Case& c, const Plan& plan) {
-  if (same_engine(c.engine->name, "trtllm"))
-    return fmt::format(
-        "its attention groups take requests from one queue as they have room, which is not played yet "
-        "under {}: groups of vllm and sglang are",
-        c.engine->title);
+std::optional<std::string> no_groups(const Plan& plan) {
   if (overlaps_batches(plan))
     return "its attention groups agree in every step whether they halve their batches, which is not played "
            "yet";
@@ -263,7 +258,7 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
     return "its drafts yield tokens by chance in each step, which is not played yet: sweep and plan have "
            "them on average";
   if (plan.dp > 1) {
-    if (const auto reason = no_groups(c, plan)) return reason;
+    if (const auto reason = no_groups(plan)) return reason;
   }
   if (plan.pp > 1) return "its pipeline has several steps on their way at once, which is not played yet";
   if (plan.in_flight > 1)
@@ -290,9 +285,12 @@ void require_play(const Case& c, const Plan& plan) {
       {Diagnostic{{}, text, {fmt::format("a plan of as many GPUs that can: {}", to_string(*other))}}});
 }
 
-ReplicaGroups groups_of(const Case& c, const Plan& plan) {
-  return {static_cast<std::size_t>(plan.dp),
-          same_engine(c.engine->name, "vllm") ? GroupRouting::fewest : GroupRouting::in_turn};
+ReplicaGroups groups_of(const ServiceKnobs& knobs, const Plan& plan) {
+  const auto count = static_cast<std::size_t>(plan.dp);
+  if (std::holds_alternative<VllmKnobs>(knobs.of)) return {count, GroupRouting::fewest};
+  if (std::holds_alternative<SglangKnobs>(knobs.of)) return {count, GroupRouting::in_turn};
+  // One group has a queue of its own.
+  return {count, count > 1 ? GroupRouting::from_queue : GroupRouting::in_turn, knobs.requests()};
 }
 
 VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,

@@ -42,7 +42,7 @@ void require_play(const Case& c, const Plan& plan);
 
 /// The attention groups of a server of the plan, each with a scheduler, and how its engine deals requests to
 /// them.
-ReplicaGroups groups_of(const Case& c, const Plan& plan);
+ReplicaGroups groups_of(const ServiceKnobs& knobs, const Plan& plan);
 
 /// The knobs of a server of the plan, of each attention group: the engine's defaults for the device, the
 /// blocks that memory has room for beside weights when requests are `mean_tokens` long, and the longest

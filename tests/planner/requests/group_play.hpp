@@ -1,6 +1,7 @@
 // Requests played on an engine of several attention groups, as the player does it and slowly.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -26,9 +27,9 @@ inline std::vector<Scheduler*> all_of(const Schedulers& schedulers) {
 }
 
 inline Played play_groups(const std::vector<TraceRequest>& requests, const Schedulers& schedulers,
-                          GroupRouting routing, const StepTimes& times, bool jump) {
+                          const ReplicaGroups& groups, const StepTimes& times, bool jump) {
   Played out;
-  PlayedEngine engine(all_of(schedulers), routing, times, jump,
+  PlayedEngine engine(all_of(schedulers), groups, times, jump,
                       [&](const AnsweredRequest& a) { out.answers.push_back(a); });
   std::size_t next = 0;
   while (next < requests.size() || !engine.idle()) {
@@ -48,12 +49,13 @@ inline Played play_groups(const std::vector<TraceRequest>& requests, const Sched
 /// had, and a step takes the longest of what the groups take, written out.
 class SlowGroups {
  public:
-  SlowGroups(const Schedulers& schedulers, GroupRouting routing, const StepTimes& times)
-      : schedulers_(schedulers), routing_(routing), times_(times), went_(schedulers.size()) {}
+  SlowGroups(const Schedulers& schedulers, const ReplicaGroups& rule, const StepTimes& times)
+      : schedulers_(schedulers), rule_(rule), times_(times), went_(schedulers.size()) {}
 
   /// Answers by the number of their request, in the order of coming; none where it was refused.
   std::vector<std::optional<AnsweredRequest>> play(const std::vector<TraceRequest>& requests) {
     answers_.resize(requests.size());
+    asked_ = requests;
     std::size_t next = 0;
     while (true) {
       while (next < requests.size() && requests[next].arrival <= now_) come(requests[next], next), ++next;
@@ -76,6 +78,7 @@ class SlowGroups {
   };
 
   bool idle() const {
+    if (!queue_.empty()) return false;
     for (const auto& s : schedulers_)
       if (s->running() + s->waiting() + s->decided() > 0) return false;
     return true;
@@ -90,7 +93,7 @@ class SlowGroups {
   std::size_t route(Seconds at) {
     const std::size_t n = schedulers_.size(), number = sent_.size(), server = number % n;
     std::size_t best = server;
-    if (routing_ == GroupRouting::fewest) {
+    if (rule_.routing == GroupRouting::fewest) {
       const double published = 0.1 * std::floor(at.value / 0.1);
       std::vector<double> score(n, 0);
       for (const Held& h : held_) {
@@ -108,16 +111,62 @@ class SlowGroups {
   }
 
   void come(const TraceRequest& request, std::size_t number) {
-    const std::size_t group = route(request.arrival);
-    const auto id = schedulers_[group]->add(request);
+    if (rule_.routing != GroupRouting::from_queue) return give(route(request.arrival), number);
+    if (schedulers_.front()->takes(request)) queue_.push_back(number);
+  }
+
+  void give(std::size_t group, std::size_t number) {
+    const auto id = schedulers_[group]->add(asked_[number]);
     if (!id) return;
     if (went_[group].size() <= *id) went_[group].resize(*id + 1);
     went_[group][*id] = number;
-    answers_[number] = AnsweredRequest{number, request.arrival, Seconds(-1), {}};
+    given_.emplace_back(number, group);
+    answers_[number] = AnsweredRequest{number, asked_[number].arrival, Seconds(-1), {}};
+  }
+
+  // Requests without an answer that a group has, and the tokens of their prompts.
+  std::pair<std::size_t, std::int64_t> load(std::size_t group) const {
+    std::pair<std::size_t, std::int64_t> out;
+    for (const auto& [number, to] : given_) {
+      if (to != group || answers_[number]->answer > 0) continue;
+      ++out.first;
+      out.second += asked_[number].input;
+    }
+    return out;
+  }
+
+  // One after another, the longest that is left of those for whom there are places.
+  void deal() {
+    const std::size_t n = schedulers_.size();
+    std::size_t all = 0, most = 0;
+    for (std::size_t g = 0; g < n; ++g) {
+      all += load(g).first;
+      most = std::max(most, load(g).first);
+    }
+    const std::size_t count = std::min(queue_.size(), n * rule_.places - all);
+    std::vector<std::size_t> together(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count));
+    queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count));
+    while (most * n < all + count) ++most;
+    while (!together.empty()) {
+      const auto longest = std::max_element(together.begin(), together.end(), [&](auto a, auto b) {
+        return asked_[a].input < asked_[b].input;
+      });
+      std::size_t best = n;
+      for (std::size_t g = 0; g < n; ++g) {
+        const auto [requests, tokens] = load(g);
+        if (requests >= most) continue;
+        if (best == n || tokens < load(best).second ||
+            (tokens == load(best).second && requests < load(best).first))
+          best = g;
+      }
+      give(best, *longest);
+      together.erase(longest);
+    }
   }
 
   void decide() {
     while (decided_.size() < schedulers_.front()->depth()) {
+      if (!queue_.empty()) deal();
       std::vector<bool> works;
       bool any = false;
       for (const auto& s : schedulers_) {
@@ -180,8 +229,11 @@ class SlowGroups {
   }
 
   const Schedulers& schedulers_;
-  const GroupRouting routing_;
+  const ReplicaGroups rule_;
   const StepTimes& times_;
+  std::vector<TraceRequest> asked_;
+  std::vector<std::size_t> queue_;                          // numbers of those in front of groups
+  std::vector<std::pair<std::size_t, std::size_t>> given_;  // number, group
   Seconds now_;
   std::vector<std::vector<bool>> decided_;
   std::vector<std::vector<std::size_t>> went_;  // by group and id: which request

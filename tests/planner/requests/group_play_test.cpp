@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "planner/requests/sglang_scheduler.hpp"
+#include "planner/requests/trtllm_scheduler.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
@@ -44,27 +45,44 @@ SglangKnobs group_sglang(RandomStream& random, bool mixes) {
   return k;
 }
 
+TrtllmKnobs group_trtllm(RandomStream& random) {
+  TrtllmKnobs k;
+  k.capacity_scheduler_policy =
+      random.below(2) == 0 ? TrtllmPolicy::guaranteed_no_evict : TrtllmPolicy::max_utilization;
+  k.disable_overlap_scheduler = random.below(2) == 0;
+  k.enable_chunked_prefill = true;
+  // Without evictions a prompt that is passed over, as another one is about to fill its text, may come to
+  // lack room for ever before that one.
+  k.enable_block_reuse = k.capacity_scheduler_policy == TrtllmPolicy::max_utilization;
+  k.max_batch_size = 1U << random.below(6);
+  k.max_num_tokens = 64U << random.below(6);
+  k.max_seq_len = 2048;
+  k.blocks = 64 + static_cast<std::uint32_t>(random.below(50));
+  return k;
+}
+
 // A random engine; the same for a seed however often it is asked for.
 struct Engine {
-  GroupRouting routing;
+  ReplicaGroups groups;
   std::function<Schedulers()> make;
 };
 
-Engine random_engine(RandomStream& random, bool vllm, std::size_t groups, bool mixes = true) {
-  if (vllm) {
-    const VllmKnobs knobs = group_vllm(random);
-    return {GroupRouting::fewest, [=] {
-              Schedulers out;
-              for (std::size_t g = 0; g < groups; ++g) out.push_back(std::make_unique<VllmScheduler>(knobs));
-              return out;
-            }};
-  }
-  const SglangKnobs knobs = group_sglang(random, mixes);
-  return {GroupRouting::in_turn, [=] {
+template <class S, class Knobs>
+Engine engine_of(std::size_t groups, GroupRouting routing, std::size_t places, const Knobs& knobs) {
+  return {{groups, routing, places}, [=] {
             Schedulers out;
-            for (std::size_t g = 0; g < groups; ++g) out.push_back(std::make_unique<SglangScheduler>(knobs));
+            for (std::size_t g = 0; g < groups; ++g) out.push_back(std::make_unique<S>(knobs));
             return out;
           }};
+}
+
+// The first kind is vLLM, the second SGLang, the third TensorRT-LLM.
+Engine random_engine(RandomStream& random, std::uint64_t kind, std::size_t groups, bool mixes = true) {
+  if (kind % 3 == 0) return engine_of<VllmScheduler>(groups, GroupRouting::fewest, 0, group_vllm(random));
+  if (kind % 3 == 1)
+    return engine_of<SglangScheduler>(groups, GroupRouting::in_turn, 0, group_sglang(random, mixes));
+  const TrtllmKnobs knobs = group_trtllm(random);
+  return engine_of<TrtllmScheduler>(groups, GroupRouting::from_queue, knobs.max_batch_size, knobs);
 }
 
 void expect_nothing_held(const Schedulers& schedulers) {
@@ -88,19 +106,19 @@ TEST(GroupPlay, R10JumpsAreStepsAndTheSlowStepper) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "groups");
     const std::size_t groups = 2 + random.below(4);
-    const Engine engine = random_engine(random, seed % 2 == 0, groups);
-    const auto requests = faster(random_requests(random, seed % 4 < 2 ? 200 : 1900), 1 << random.below(4));
-    const StepTimes& times = seed % 3 == 0 ? static_cast<const StepTimes&>(straight) : bent;
+    const Engine engine = random_engine(random, seed, groups);
+    const auto requests = faster(random_requests(random, seed % 2 == 0 ? 200 : 1900), 1 << random.below(4));
+    const StepTimes& times = seed % 4 == 0 ? static_cast<const StepTimes&>(straight) : bent;
     const Schedulers jumping = engine.make(), stepping = engine.make(), slow = engine.make();
     Played jumps, all;
     std::vector<std::optional<AnsweredRequest>> slowly;
     try {
-      jumps = play_groups(requests, jumping, engine.routing, times, true);
+      jumps = play_groups(requests, jumping, engine.groups, times, true);
     } catch (const UserError&) {
       continue;  // SGLang stops where one that runs finds no page though alone
     }
-    all = play_groups(requests, stepping, engine.routing, times, false);
-    slowly = SlowGroups(slow, engine.routing, times).play(requests);
+    all = play_groups(requests, stepping, engine.groups, times, false);
+    slowly = SlowGroups(slow, engine.groups, times).play(requests);
     expect_same(jumps, all);
     expect_nothing_held(jumping);
     std::vector<AnsweredRequest> expected;
@@ -139,10 +157,10 @@ TEST(GroupPlay, R10EqualLoadIsOneGroupsPlay) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "equal");
     const std::size_t groups = 2 + random.below(4);
-    const Engine many = random_engine(random, seed % 2 == 0, groups, false);
+    const Engine many = random_engine(random, seed, groups, false);
     RandomStream again(seed, "equal");
     again.below(4);
-    const Engine one = random_engine(again, seed % 2 == 0, 1, false);
+    const Engine one = random_engine(again, seed, 1, false);
     const auto requests = random_requests(random, 900);
     std::vector<TraceRequest> each;
     for (const TraceRequest& r : requests) each.insert(each.end(), groups, r);
@@ -150,7 +168,7 @@ TEST(GroupPlay, R10EqualLoadIsOneGroupsPlay) {
     Played expected, played;
     try {
       expected = play(requests, *alone.front(), times, true);
-      played = play_groups(each, many.make(), GroupRouting::in_turn, times, true);
+      played = play_groups(each, many.make(), {groups, GroupRouting::in_turn}, times, true);
     } catch (const UserError&) {
       continue;
     }
@@ -177,9 +195,9 @@ TEST(GroupPlay, R10NothingIsLost) {
   const BentStepTimes times;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     RandomStream random(seed, "lost");
-    const Engine engine = random_engine(random, true, 3);
+    const Engine engine = random_engine(random, 2 * (seed % 2), 3);
     const auto requests = faster(random_requests(random, 500), 3);
-    const Played p = play_groups(requests, engine.make(), engine.routing, times, true);
+    const Played p = play_groups(requests, engine.make(), engine.groups, times, true);
     double sum = 0;
     std::uint64_t answers = 0, prompts = 0;
     for (const AnsweredRequest& a : p.answers) {
@@ -210,7 +228,7 @@ TEST(GroupPlay, R10WhoComesToAGroupWithoutWorkWaitsAsOthersDo) {
     Schedulers schedulers;
     for (int g = 0; g < 2; ++g) schedulers.push_back(std::make_unique<VllmScheduler>(knobs));
     const Played p = play_groups({{Seconds(0), 10, 5, {}}, {Seconds(0.005), 10, 2, {}}}, schedulers,
-                                 GroupRouting::in_turn, times, true);
+                                 {2, GroupRouting::in_turn}, times, true);
     ASSERT_EQ(p.answers.size(), 2U);
     EXPECT_NEAR(p.answers[0].first.value, async ? 0.03 : 0.02, 1e-15);
     EXPECT_NEAR(p.answers[0].last.value, async ? 0.04 : 0.03, 1e-15);
@@ -222,8 +240,8 @@ TEST(GroupPlay, R10ThreadsDoNotChangeIt) {
   const BentStepTimes times;
   const auto once = [&] {
     RandomStream random(7, "threads");
-    const Engine engine = random_engine(random, true, 4);
-    return play_groups(faster(random_requests(random, 900), 4), engine.make(), engine.routing, times, true);
+    const Engine engine = random_engine(random, 0, 4);
+    return play_groups(faster(random_requests(random, 900), 4), engine.make(), engine.groups, times, true);
   };
   const Played expected = once();
   std::vector<Played> plays(4);

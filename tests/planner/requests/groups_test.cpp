@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "planner/requests/group_router.hpp"
@@ -129,6 +131,25 @@ TEST(GroupRouter, R11VllmBalancesByWhatItKnows) {
   EXPECT_EQ(router.route(Seconds(0.18)), 0U);  // server 2: 13 2 9 from group 2 on
   router.hold(Seconds(0.19), Seconds(0.35), std::vector<GroupRouter::Counts>{{9, 9}, {0, 0}, {9, 9}});
   EXPECT_EQ(router.route(Seconds(0.21)), 1U);
+}
+
+// TensorRT-LLM, by hand from DefaultADPRouter: four groups of 2, 0, 1 and 0 requests get five at once. Eight
+// in all are two of each; the longest goes first, to the group with the fewest tokens that has not two yet.
+TEST(GroupRouter, R11TrtllmDealsWhatIsInItsQueueTogether) {
+  std::vector<GroupLoad> groups{{2, 300}, {0, 0}, {1, 50}, {0, 0}};
+  const std::vector<std::uint64_t> tokens{10, 400, 20, 400, 60};
+  std::vector<std::pair<std::size_t, std::size_t>> dealt;
+  for (const Dealt& d : deal_together(tokens, groups)) dealt.emplace_back(d.request, d.group);
+  // 400 to group 1 and, as that has 400 now, 400 to group 3; 60 to group 2 (50), which has two then; 20 to
+  // group 1, of equal tokens and requests the first; 10 to group 3.
+  EXPECT_EQ(dealt,
+            (std::vector<std::pair<std::size_t, std::size_t>>{{1, 1}, {3, 3}, {4, 2}, {2, 1}, {0, 3}}));
+  EXPECT_EQ(groups[0].requests, 2U);
+  EXPECT_EQ(groups[3].tokens, 410U);
+  // A group that has more than its part keeps it, and others get up to as many.
+  groups = {{5, 10}, {0, 0}};
+  EXPECT_EQ(deal_together(std::vector<std::uint64_t>{7, 7}, groups).back().group, 1U);
+  EXPECT_EQ(groups[1].requests, 2U);
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ ServiceAnswer answer_of(const Study& study, const ServiceQuestion& q) {
 // With nobody beside it a request takes its prompt's step, as lowered with seven groups that have nothing to
 // do, and then steps that decode.
 TEST(GroupService, R10ZeroLoadIsOneRequestAlone) {
-  for (const char* const engine : {"vllm", "sglang"}) {
+  for (const char* const engine : {"vllm", "sglang", "trtllm"}) {
     const Study study = study_of_groups(engine);
     ServiceQuestion q = question_of_groups(study);
     q.rate = 1e-3;
@@ -197,9 +197,15 @@ TEST(GroupService, R10OptionsOfGroups) {
   EXPECT_DOUBLE_EQ(knobs({}).schedule_conservativeness, 0.3);
   EXPECT_EQ(knobs({"max_running_requests=100"}).max_running_requests, 12U);
   EXPECT_EQ(vllm_knobs(vllm.study, plan, {"max_num_seqs=100"}, 4608).max_num_seqs, 100U);
-  EXPECT_EQ(groups_of(vllm.study, plan).count, 8U);
-  EXPECT_EQ(groups_of(vllm.study, plan).routing, GroupRouting::fewest);
-  EXPECT_EQ(groups_of(sglang.study, plan).routing, GroupRouting::in_turn);
+  const auto groups = [&](const Study& study) {
+    return groups_of(service_knobs(study.study, plan, {}, 4608), plan);
+  };
+  EXPECT_EQ(groups(vllm).count, 8U);
+  EXPECT_EQ(groups(vllm).routing, GroupRouting::fewest);
+  EXPECT_EQ(groups(sglang).routing, GroupRouting::in_turn);
+  const Study trtllm = study_of_groups("trtllm");
+  EXPECT_EQ(groups(trtllm).routing, GroupRouting::from_queue);
+  EXPECT_EQ(groups(trtllm).places, 2048U);
 }
 
 // All that is sent is answered, at loads from a few requests to more than there is room for.
@@ -216,18 +222,16 @@ TEST(GroupService, R10NobodyIsLost) {
 }
 
 TEST(GroupService, R10RefusesByNameWithAPlanThatCan) {
-  const Study trtllm = study_of_groups("trtllm"), vllm = study_of_groups();
+  const Study vllm = study_of_groups();
+  EXPECT_EQ(no_play(vllm.study, possible_plan(vllm, kGroups)), std::nullopt);
   std::string text;
   try {
-    require_play(trtllm.study, possible_plan(trtllm, kGroups));
+    require_play(vllm.study, possible_plan(vllm, std::string(kGroups) + ",overlap=two_batch"));
   } catch (const UserError& e) {
     text = e.what();
   }
-  EXPECT_THAT(text, HasSubstr("one queue"));
+  EXPECT_THAT(text, HasSubstr("halve their batches"));
   EXPECT_THAT(text, HasSubstr("a plan of as many GPUs that can: tensor:tpa=8"));
-  EXPECT_EQ(no_play(vllm.study, possible_plan(vllm, kGroups)), std::nullopt);
-  const Plan halves = possible_plan(vllm, std::string(kGroups) + ",overlap=two_batch");
-  EXPECT_THAT(no_play(vllm.study, halves).value_or(""), HasSubstr("halve their batches"));
 }
 
 }  // namespace
