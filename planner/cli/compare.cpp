@@ -27,6 +27,11 @@ struct CompareOptions {
 constexpr std::size_t kWidth = 80;
 
 void print_lines(const std::string& text) { fmt::print("{}", wrapped(text, kWidth, "  ")); }
+// Each of several lines by itself.
+void print_notes_of(const std::string& text) {
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    print_lines(text.substr(at, end - at));
+}
 void print_under(const std::string& text) { fmt::print("   {}", wrapped(text, kWidth - 3, "     ")); }
 
 std::string change(double first, double second) {
@@ -68,15 +73,7 @@ void print_plan(const Study& study, const char* which, const SimulatedPlan& s, c
   }
   if (s.refusal)
     print_under(fmt::format("{} does not start it: {}", title_of(*study.study.engine), s.refusal->text));
-  const bool prefill = study.study.batch.kind() == StepKind::prefill;
-  const ErrorRange off = t.served() ? served_time_error(*study.study.engine, t.errors) : time_error(t.errors);
-  print_under(fmt::format("{} {} ({}){}, {:.2f} tokens/s/GPU, {:.0f} {} on {} GPUs",
-                          prefill      ? "TTFT"
-                          : t.served() ? "TPOT"
-                                       : "TTL",
-                          to_string(t.time()), range_text(off),
-                          t.served() ? ", TTFT " + to_string(t.ttft) : "", t.tokens_per_s_gpu, t.users,
-                          prefill ? "requests" : "users", s.plan.gpus()));
+  print_under(outcome_text(study, s.plan, t));
 }
 
 // Messages by their name, of either plan.
@@ -122,8 +119,7 @@ void print_verdict(const PlanComparison& c) {
 
 void print(const Study& study, const PlanComparison& c, const std::vector<long long>& copies) {
   print_lines(study.title);
-  for (const std::string& text : {engine_text(study.study), precision_text(study.study)})
-    if (!text.empty()) print_lines(text.substr(0, text.find_last_not_of('\n') + 1));
+  print_notes_of(engine_text(study.study) + precision_text(study.study));
   print_plan(study, "A", c.first, c.first_times);
   if (const std::string share = share_text(copies[0], c.first.plan.gpus()); !share.empty())
     print_under(share);

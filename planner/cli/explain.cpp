@@ -1,4 +1,5 @@
-// explain: why a plan takes as long as it does, in at most 80 columns.
+// explain: why a plan takes as long as it does, in at most 80 columns; where there is room, elasticities of a
+// served workload with all of their intervals.
 #include "planner/studies/explanation.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/question_parts.hpp"
+#include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -27,10 +29,6 @@ struct ExplainOptions {
 
 constexpr std::size_t kWidth = 80;
 constexpr double kNothing = 0.005;  // of an elasticity that is shown as 0
-
-std::string time_name(const Study& study, const PlanTimes& t) {
-  return study.study.batch.kind() == StepKind::prefill ? "TTFT" : t.served() ? "TPOT" : "TTL";
-}
 
 std::string signed_number(double v) { return std::abs(v) < kNothing ? "0" : fmt::format("{:+.2f}", v); }
 
@@ -64,13 +62,7 @@ void print_lines(std::size_t indent, const std::string& text) {
 }
 
 void print_outcome(const Study& study, const Explanation& e) {
-  const PlanTimes& t = e.times;
-  const ErrorRange off = t.served() ? served_time_error(*study.study.engine, t.errors) : time_error(t.errors);
-  const char* of = study.study.batch.kind() == StepKind::prefill ? "request" : "user";
-  print_lines(
-      2, fmt::format("{} {} ({}){}, {:.2f} tokens/s/GPU, {:.0f} {}{} on {} GPUs", time_name(study, t),
-                     to_string(t.time()), range_text(off), t.served() ? ", TTFT " + to_string(t.ttft) : "",
-                     t.tokens_per_s_gpu, t.users, of, t.users == 1 ? "" : "s", e.simulated.plan.gpus()));
+  print_lines(2, outcome_text(study, e.simulated.plan, e.times));
   print_lines(2, what_intervals_are(study.study));
 }
 
@@ -79,22 +71,38 @@ void print_bottlenecks(const Explanation& e, const std::string& time) {
   for (const Bottleneck& b : e.bottlenecks) print_lines(2, b.text);
 }
 
-void print_elasticities(const Explanation& e, const std::string& time) {
+// Of a served workload, with the intervals of TTFT and of the rate if they are `whole`.
+Table elasticities_table(const Study& study, const Explanation& e, const std::string& time, bool served,
+                         bool whole) {
+  std::vector<std::string> header{"1 % more", time};
+  if (served) header.emplace_back("TTFT");
+  header.push_back(rate_name(study));
+  Table t(header);
+  const auto beside = [&](const Sensitivity& s) { return whole ? text_of(s) : signed_number(s.value); };
+  for (const Elasticity& x : e.elasticities) {
+    std::vector<std::string> row{std::string(to_string(x.knob)), text_of(x.time)};
+    if (served) row.push_back(x.ttft ? beside(*x.ttft) : "");
+    row.push_back(beside(x.rate));
+    t.add(std::move(row));
+  }
+  return t;
+}
+
+std::size_t columns_of_lines(const std::string& text) {
+  std::size_t longest = 0;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    longest = std::max(longest, end - at);
+  return longest;
+}
+
+void print_elasticities(const Study& study, const Explanation& e, const std::string& time) {
   fmt::print("\nelasticities: change in %, per 1 % more (nominal 90 %)\n");
   const bool served = std::any_of(e.elasticities.begin(), e.elasticities.end(),
                                   [](const Elasticity& x) { return x.ttft.has_value(); });
-  std::vector<std::string> header{"1 % more", time};
-  if (served) header.emplace_back("TTFT");
-  header.emplace_back("tokens/s/GPU");
-  Table t(header);
-  for (const Elasticity& x : e.elasticities) {
-    // Three intervals are wider than a terminal: that of the rate mirrors that of the time.
-    std::vector<std::string> row{std::string(to_string(x.knob)), text_of(x.time)};
-    if (served) row.push_back(x.ttft ? signed_number(x.ttft->value) : "");
-    row.push_back(served ? signed_number(x.rate.value) : text_of(x.rate));
-    t.add(std::move(row));
-  }
-  fmt::print("{}", fitted(t));
+  const std::string whole = elasticities_table(study, e, time, served, true).text();
+  // Three intervals are wider than most terminals: that of the rate mirrors that of the time.
+  const bool fits = output_width() == 0 || columns_of_lines(whole) <= output_width();
+  fmt::print("{}", fits ? whole : fitted(elasticities_table(study, e, time, served, !served)));
   for (const NoElasticity& n : e.without) print_lines(2, fmt::format("{}: {}", to_string(n.knob), n.why));
 }
 
@@ -144,10 +152,10 @@ void print_rivals(const Explanation& e, const std::string& time) {
 void print_purchases(const Study& study, const Explanation& e, const std::string& time) {
   fmt::print("\nwhat to buy: the same plan\n");
   const bool served = e.times.served();
-  Table t(
-      {"on", time, "change", "90 %", served ? "TTFT" : "tokens/s/GPU", served ? "tokens/s/GPU" : "change"});
+  Table t({"on", time, "change", "90 %", served ? "TTFT" : rate_name(study),
+           served ? rate_name(study) : "change"});
   const auto add = [&](const std::string& what, const PlanTimes& p, const Purchase* changes) {
-    const std::string rate = fmt::format("{:.2f}", p.tokens_per_s_gpu);
+    const std::string rate = rate_text(study, p.tokens_per_s_gpu);
     t.add({what, to_string(p.time()), changes ? percent(changes->time_ratio) : "",
            changes ? interval(changes->time_ratio, changes->band) : "", served ? to_string(p.ttft) : rate,
            served    ? rate
@@ -179,13 +187,10 @@ void print(const Study& study, const Explanation& e, long long copies) {
   fmt::print("{}\n", to_string(e.simulated.plan));
   if (const std::string share = share_text(copies, e.simulated.plan.gpus()); !share.empty())
     print_lines(2, share);
-  for (const std::string& text : {engine_text(study.study), precision_text(study.study)})
-    if (!text.empty())
-      print_lines(2, text.substr(text.find_first_not_of(' '),
-                                 text.find_last_not_of('\n') + 1 - text.find_first_not_of(' ')));
+  fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), kWidth));
   print_outcome(study, e);
   print_bottlenecks(e, time);
-  print_elasticities(e, time);
+  print_elasticities(study, e, time);
   print_rivals(e, time);
   print_purchases(study, e, time);
 }

@@ -125,9 +125,9 @@ void print_outcome(const Study& study, const SimulatedPlan& s) {
   const Plan& plan = s.plan;
   if (study.study.batch.kind() == StepKind::prefill) {
     const PrefillMetrics m = prefill_metrics(study.study, s.breakdown.time, plan);
-    print_notes(
-        "  TTFT {}   {:.1f} new tokens/s/GPU   {:.4g} GPU-seconds/request   {:.0f} requests on {} GPUs\n",
-        to_string(m.ttft), m.new_tokens_per_s_gpu, m.gpu_seconds_per_request, m.requests, plan.gpus());
+    print_notes("  TTFT {}   {} new tokens/s/GPU   {:.4g} GPU-seconds/request   {}\n", to_string(m.ttft),
+                rate_text(study, m.new_tokens_per_s_gpu), m.gpu_seconds_per_request,
+                requests_on(m.requests, plan.gpus()));
   } else {
     const DecodeMetrics m = decode_metrics(study.study, s.breakdown.time, plan);
     if (s.served) {

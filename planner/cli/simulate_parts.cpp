@@ -5,7 +5,10 @@
 
 #include <algorithm>
 
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/noise_parts.hpp"
+#include "planner/cli/plan_notes.hpp"
+#include "planner/serving/served_plan.hpp"
 #include "reports/plot.hpp"
 #include "reports/trace.hpp"
 #include "sim/base/cancel.hpp"
@@ -215,6 +218,48 @@ void picture_blocks(const PlanTimeline& timeline, Gantt& gantt) {
 std::string message_text(const Op& op) {
   const Bytes bytes = message_bytes(op);
   return bytes > Bytes(0) ? to_string(bytes) : "latency only";  // a few bytes per token
+}
+
+std::string requests_on(double requests, int gpus) {
+  return fmt::format("{:.0f} request{} on {}", requests, requests == 1 ? "" : "s", gpus_text(gpus));
+}
+
+std::string time_name(const Study& study, const PlanTimes& t) {
+  return study.study.batch.kind() == StepKind::prefill ? "TTFT" : t.served() ? "TPOT" : "TTL";
+}
+
+std::string rate_name(const Study& study) {
+  return study.study.batch.kind() == StepKind::prefill ? "new tokens/s/GPU" : "tokens/s/GPU";
+}
+
+std::string rate_text(const Study& study, double tokens_per_s_gpu) {
+  return fmt::format("{:.{}f}", tokens_per_s_gpu, study.study.batch.kind() == StepKind::prefill ? 1 : 2);
+}
+
+namespace {
+
+// ", TTFT 280.5 ms (-11/+40 %)" of a served plan, as `simulate` has it.
+std::string first_token_text(const Study& study, const Plan& plan, const PlanTimes& t) {
+  if (!t.served()) return "";
+  ServedWorkload load = *workload_of(study);
+  load.users = plan.users();
+  const auto range = preempts(study.study, plan, load)
+                         ? std::nullopt
+                         : served_ttft_error(*study.study.engine, load.equal_lengths,
+                                             static_cast<double>(load.users), t.ttft_errors);
+  return fmt::format(", TTFT {} ({})", to_string(t.ttft),
+                     range ? ttft_range_text(range) : "its error was not measured");
+}
+
+}  // namespace
+
+std::string outcome_text(const Study& study, const Plan& plan, const PlanTimes& t) {
+  const ErrorRange off = t.served() ? served_time_error(*study.study.engine, t.errors) : time_error(t.errors);
+  const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  return fmt::format(
+      "{} {} ({}){}, {} {}, {}", time_name(study, t), to_string(t.time()), range_text(off),
+      first_token_text(study, plan, t), rate_text(study, t.tokens_per_s_gpu), rate_name(study),
+      prefill ? requests_on(t.users, plan.gpus()) : users_on(fmt::format("{:.0f}", t.users), plan.gpus()));
 }
 
 std::string write_timeline(const Study& study, Evaluator& e, const Plan& plan, OutputFolder& files) {

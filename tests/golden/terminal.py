@@ -102,12 +102,26 @@ def progress():
         require(b"s left" not in text and b"\r" not in text, f"progress in a piped standard {name}: {text[:200]}")
     on_output = on_terminal(["sweep", "prefill_405b_gb200_1m", "--threads", "1"], ["stdout"])
     require(b"s left" not in on_output, "progress on standard output")
+    # A dumb terminal obeys no escape sequences, and would show them.
+    dumb = on_terminal(["sweep", "prefill_405b_gb200_1m", "--threads", "1"], ["stderr"], TERM="dumb")
+    require(b"s left" not in dumb and b"\x1b" not in dumb and b"plans/s" not in dumb, f"progress on a dumb terminal: {dumb[:200]}")
     # One step of 262,144 chunks is one simulation, which lasts.
     for command in ("simulate", "explain"):
         shown = on_terminal([command, "prefill_llama8b_1m", "--plan", MANY_CHUNKS], ["stderr"], until=CHUNKS)
         require(CHUNKS.search(shown), f"{command}: no progress within one simulation: {shown[:200]}")
 
 
+def room():
+    """Intervals of TTFT and of the rate take more than 80 columns."""
+    asked = ["explain", *PLAN[1:], "--plan", "tensor:tpa=8,tpf=8,batch=8"]
+    narrow, wide = in_pipes(asked, COLUMNS="80")[0], in_pipes(asked, COLUMNS="120")[0]
+    row = re.compile(rb"^  HBM bandwidth +([-+].*)$", re.MULTILINE)
+    require(row.search(narrow).group(1).count(b"to") == 1, f"three intervals in 80 columns: {row.search(narrow).group()}")
+    require(row.search(wide).group(1).count(b"to") == 3, f"fewer than three intervals in 120 columns: {row.search(wide).group()}")
+    require(all(len(line) <= COLUMNS for line in narrow.split(b"\n")), "a line above 80 columns")
+
+
 if __name__ == "__main__":
     widths(colours())
     progress()
+    room()
