@@ -80,9 +80,7 @@ std::shared_ptr<const Placement> turns(const std::vector<Segment>& requests, int
 }
 
 // What APB or Star are compared with: documents, their queries, and anchors as requests of their own.
-void define_blocks(VerifyCase& v) {
-  const Plan& plan = v.plan;
-  Problem& p = v.kinds.front();
+void define_blocks(Problem& p, const Plan& plan) {
   SL_CHECK(strategy(plan.strategy).blocks != nullptr, "what is timed only is compared with nothing");
   const HostBlocks blocks = strategy(plan.strategy).blocks(plan);
   p.blocks = {plan.cp, blocks.anchor, blocks.passing, blocks.query, blocks.retaining};
@@ -307,7 +305,9 @@ VerifyCase verify_case_of(Case study, const Plan& plan) {
     v.kinds.front().hidden = v.study.model.hidden;
     v.kinds.front().ffn_inner = one_ffn(v.study.model)->inner;
   }
-  if (!strategy(plan.strategy).exact) define_blocks(v);
+  for (Problem& p : v.kinds) {
+    if (!strategy(plan.strategy).exact) define_blocks(p, plan);
+  }
   v.charges = charges_of(v.study, plan);
   return v;
 }
