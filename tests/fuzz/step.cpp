@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "cuda_probe/execute/verify/verify_cases.hpp"
 #include "planner/search/block_times.hpp"
@@ -140,6 +141,10 @@ class Covered {
     if (out == nullptr) return;
     for (const Strategy* s : strategies()) count(out, std::string("strategy ") + s->name);
     for (const char* kind : kAttentions) count(out, kind);
+    for (const char* kind : kAttentions) {
+      // No strategy that deals prompts out has rows of several tokens.
+      if (!std::string_view(kind).starts_with("attention compressed")) count(out, dealt(kind));
+    }
     for (const char* kind : {"step decode", "step prefill", "step mixed", "computed", "after turns", "drafts",
                              "experts", "an engine", "stages", "chunks", "two halves"})
       count(out, kind);
@@ -152,7 +157,11 @@ class Covered {
     const Plan& p = step.plan;
     const auto note = [&](bool holds, const std::string& what) { inputs_[what] += holds ? 1 : 0; };
     note(true, std::string("strategy ") + strategy(p.strategy).name);
-    for (const Attention& a : c.model.attentions) note(true, kAttentions[kind_of(a)]);
+    for (const Attention& a : c.model.attentions) {
+      const char* const kind = kAttentions[kind_of(a)];
+      note(true, kind);
+      note(p.cp > 1 && c.batch.prefills(), dealt(kind));
+    }
     note(c.batch.kind() == StepKind::decode, "step decode");
     note(c.batch.kind() == StepKind::prefill, "step prefill");
     note(c.batch.kind() == StepKind::mixed, "step mixed");
@@ -173,6 +182,8 @@ class Covered {
       "attention mla shared", "attention compressed",    "attention compressed index",
       "attention delta",      "attention delta channel", "attention mamba",
       "attention none"};
+  // Ranks that deal a prompt's tokens out run each kind of layer in a way of its own.
+  static std::string dealt(const char* kind) { return std::string("context-parallel ") + kind; }
   static std::size_t kind_of(const Attention& a) {
     switch (a.kind) {
       case AttentionKind::gqa:

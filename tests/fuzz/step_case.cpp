@@ -81,6 +81,9 @@ SearchSpace space_of(Choices& choose, const Case& c) {
   // 16 rounds at most: unfolded graphs have all of them.
   const int chunk = static_cast<int>(std::max(1LL, longest / (1 + choose.below(16))));
   space.options.push_back({&kPrefillChunk, {chunk}});
+  // Whatever the engine does: small steps have none.
+  space.options.push_back(
+      {&kOverlap, {static_cast<int>(Overlap::none), static_cast<int>(Overlap::two_batch)}});
   Plan helix;
   helix.strategy = strategy_id("helix");
   space.options.push_back({&option_of(helix, "chunks"), {1, 2, 3}});
