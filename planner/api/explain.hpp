@@ -47,9 +47,9 @@ struct Fields<Bottleneck> {
   template <class Visit>
   static constexpr void visit(Visit&& field) {
     using T = Bottleneck;
-    field(
-        "name", &T::name,
-        "`HBM`, `tensor cores`, `overhead`, `exposed communication` (which what bounds it counts too), ...");
+    field("name", &T::name,
+          "`HBM`, `tensor cores`, `overhead` (fixed times), `beyond peak rates` (of measured kernels), "
+          "`exposed communication` (which what bounds it counts too), ...");
     field("time_s", &T::time_s, "its time on the critical path");
     field("share", &T::share, "of the step, 0 to 1; of `prompts of others` of TPOT");
     field("parts", &T::parts, "by part of a layer, those of 1 % or more");
