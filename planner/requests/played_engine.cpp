@@ -1,5 +1,7 @@
 #include "planner/requests/played_engine.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -150,8 +152,16 @@ void PlayedEngine::play(Seconds until) {
     step(until);
     return;
   }
-  SL_CHECK(!idle() && ++tries_ < 2,
-           "an engine with requests goes on after a step in which all lost their blocks");
+  SL_CHECK(!idle(), "an engine that is played has requests");
+  // A step in which all lost their blocks is followed by one in which some have them again.
+  if (++tries_ < 2) return;
+  throw UserError({Diagnostic{
+      {},
+      fmt::format("after {} of simulated time no request goes on: those that are there wait for each other's "
+                  "KV blocks, and the scheduler's own rules take none of them",
+                  to_string(now_)),
+      {"an engine may stand still so, too: give the pool more blocks, another capacity_scheduler_policy, or "
+       "fewer requests at once (planner/requests/README.md [R9])"}}});
 }
 
 // How many steps, from the first on, each group computes something alike in, or nothing.
