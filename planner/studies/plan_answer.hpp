@@ -78,8 +78,8 @@ struct Miss {
   Seconds time;
 };
 Miss miss_of(const PlanAnswer& answer, const Point& point);
-/// What a target of time is about: TPOT or TTL, and of a prefill under an engine its steps and the request path
-/// around them, which point.time is without.
+/// What a target of time is about: TPOT or TTL, and of a prefill under an engine its steps and the request
+/// path around them, which point.time is without.
 Seconds time_with_path(const PlanAnswer& answer, const Point& point);
 
 /// The question with its defaults, scenario and study; nothing is searched for.
