@@ -51,9 +51,9 @@ Outcome outcome_of(const Study& s, const Plan& plan) {
 }
 
 bool same(const Outcome& a, const Outcome& b) {
-  constexpr double kRounding = 1e-9;
+  constexpr double kAlike = 1e-9;
   const auto equal = [](double x, double y) {
-    return std::abs(x - y) <= kRounding * std::max(std::abs(x), std::abs(y));
+    return std::abs(x - y) <= kAlike * std::max(std::abs(x), std::abs(y));
   };
   return a.impossible == b.impossible && equal(a.time.value, b.time.value) &&
          equal(a.tpot.value, b.tpot.value) && equal(a.ttft.value, b.ttft.value) &&
