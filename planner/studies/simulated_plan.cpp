@@ -8,8 +8,8 @@
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/search/provenance.hpp"
-#include "planner/search/unread.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "planner/studies/unread.hpp"
 
 namespace shardline {
 

@@ -10,9 +10,9 @@
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/search/provenance.hpp"
-#include "planner/search/unread.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/told_apart.hpp"
+#include "planner/studies/unread.hpp"
 
 namespace shardline {
 

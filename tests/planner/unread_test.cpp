@@ -1,5 +1,5 @@
 // Numbers of a calibrated system's file that no price reads are named: hardware/README.md.
-#include "planner/search/unread.hpp"
+#include "planner/studies/unread.hpp"
 
 #include <gmock/gmock.h>
 

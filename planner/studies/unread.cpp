@@ -1,4 +1,4 @@
-#include "planner/search/unread.hpp"
+#include "planner/studies/unread.hpp"
 
 #include <fmt/format.h>
 
