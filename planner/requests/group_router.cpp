@@ -71,6 +71,7 @@ void GroupRouter::hold(Seconds from, Seconds to, std::span<const Counts> counts)
 std::size_t GroupRouter::route(Seconds at) {
   const std::uint64_t number = routed_++;
   if (routing_ == GroupRouting::in_turn || groups_ == 1) return number % groups_;
+  SL_CHECK(routing_ == GroupRouting::fewest, "whose requests wait in one queue are not routed as they come");
   publish_up_to(at);
   const std::size_t server = number % groups_;
   std::vector<Counts>& known = known_[server];

@@ -222,14 +222,6 @@ std::optional<std::string> several_caches(const Case& c) {
   return std::nullopt;
 }
 
-// Why attention groups are not played behind one barrier; nothing where they are.
-std::optional<std::string> no_groups(const Plan& plan) {
-  if (overlaps_batches(plan))
-    return "its attention groups agree in every step whether they halve their batches, which is not played "
-           "yet";
-  return std::nullopt;
-}
-
 // A plan of as many GPUs that is played; nothing where no plan of one attention group is.
 std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
   for (const Strategy* s : strategies()) {
@@ -257,9 +249,9 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
   if (plan[kDrafts] > 0)
     return "its drafts yield tokens by chance in each step, which is not played yet: sweep and plan have "
            "them on average";
-  if (plan.dp > 1) {
-    if (const auto reason = no_groups(plan)) return reason;
-  }
+  if (plan.dp > 1 && overlaps_batches(plan))
+    return "its attention groups agree in every step whether they halve their batches, which is not played "
+           "yet";
   if (plan.pp > 1) return "its pipeline has several steps on their way at once, which is not played yet";
   if (plan.in_flight > 1)
     return fmt::format("its {} microbatches are as many steps on their way at once, which is not played yet",
@@ -289,6 +281,7 @@ ReplicaGroups groups_of(const ServiceKnobs& knobs, const Plan& plan) {
   const auto count = static_cast<std::size_t>(plan.dp);
   if (std::holds_alternative<VllmKnobs>(knobs.of)) return {count, GroupRouting::fewest};
   if (std::holds_alternative<SglangKnobs>(knobs.of)) return {count, GroupRouting::in_turn};
+  SL_CHECK(std::holds_alternative<TrtllmKnobs>(knobs.of), "every scheduler's groups have a router");
   // One group has a queue of its own.
   return {count, count > 1 ? GroupRouting::from_queue : GroupRouting::in_turn, knobs.requests()};
 }

@@ -16,6 +16,7 @@
 #include "planner/studies/plan_answer.hpp"
 #include "planner/studies/request_service.hpp"
 #include "planner/studies/simulated_plan.hpp"
+#include "tests/planner/serve/served_line.hpp"
 
 namespace shardline {
 namespace {
@@ -33,8 +34,7 @@ Study study_of_groups(const std::string& engine = "vllm") {
   q.gpus = 8;
   q.input = 4096;
   q.output = 512;
-  q.engine = engine;
-  return asked_plan(q, shipped_catalogs()).study;
+  return study_of_line(engine, q);
 }
 
 class GroupSteps : public ::testing::Test {

@@ -11,13 +11,17 @@
 namespace shardline {
 
 /// Llama-3.1-8B on two GPUs of an H100 node, 2,048 tokens in and 128 out.
-inline Study study_of_line(const std::string& engine = "vllm") {
+inline PlanQuestion small_line() {
   PlanQuestion q;
   q.model = "llama-3.1-8b";
   q.system = "h100-hgx";
   q.gpus = 2;
   q.input = 2048;
   q.output = 128;
+  return q;
+}
+
+inline Study study_of_line(const std::string& engine = "vllm", PlanQuestion q = small_line()) {
   q.engine = engine;
   return asked_plan(q, shipped_catalogs()).study;
 }
