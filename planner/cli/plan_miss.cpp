@@ -66,13 +66,22 @@ std::string three_digits_grouped(double value) {
   return count(static_cast<std::uint64_t>(std::llround(value / unit) * std::llround(unit)));
 }
 
+ErrorRange time_off(const PlanAnswer& a, const PlannedPoint& p) {
+  const bool fitted = !a.study.study.system.calibration.empty();
+  return fitted ? plan_time_error(a.study, p.rating.errors)
+                : time_error(ErrorTerms(kAssumedSource, kAssumedBand));
+}
+
 // Times of a plan: of one that misses what it misses by most, of one that meets all targets all of them.
 std::string found_text(const PlanAnswer& a, const PlannedPoint& p) {
   const auto said = [](const std::string& what, Seconds time, const std::string& range) {
     return fmt::format("{} {} (90 %: {})", what, to_string(time, kDigits), range);
   };
   const Miss beyond = miss_of(a, p.point);
-  std::string found = said(time_name(a), time_with_path(a, p.point), time_range(a, p));
+  const Seconds whole = time_with_path(a, p.point);
+  const double steps = p.point.time / whole;  // what prices may be off; the path is the engine's
+  const ErrorRange off = time_off(a, p);
+  std::string found = said(time_name(a), whole, range_text({steps * off.low, steps * off.high}));
   if (served(a) && a.asked.most_ttft > Seconds(0)) {
     const std::string first = said("TTFT", p.point.ttft, ttft_range(a, p));
     found = beyond.what == "TTFT" ? first : beyond.what.empty() ? found + ", " + first : found;
@@ -106,11 +115,7 @@ std::string time_name(const PlanAnswer& a) {
   return a.question.prefill() ? "TTFT" : served(a) ? "TPOT" : "TTL";
 }
 
-std::string time_range(const PlanAnswer& a, const PlannedPoint& p) {
-  const bool fitted = !a.study.study.system.calibration.empty();
-  return range_text(fitted ? plan_time_error(a.study, p.rating.errors)
-                           : time_error(ErrorTerms(kAssumedSource, kAssumedBand)));
-}
+std::string time_range(const PlanAnswer& a, const PlannedPoint& p) { return range_text(time_off(a, p)); }
 
 std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
   const auto range = ttft_error(a.study, p.point, p.ttft);
