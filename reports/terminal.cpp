@@ -121,6 +121,16 @@ std::string wrapped(std::string_view text, std::size_t width, std::string_view i
   return joined(words_of(text), width, "", indent, "");
 }
 
+std::size_t columns_of_lines(std::string_view text) {
+  std::size_t longest = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    longest = std::max(longest, columns(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return longest;
+}
+
 std::string wrapped_lines(std::string_view text, std::size_t width) {
   std::string out;
   while (!text.empty()) {

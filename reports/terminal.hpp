@@ -18,6 +18,9 @@ std::size_t error_width();
 /// (no-color.org).
 bool output_colours();
 
+/// Of the longest line.
+std::size_t columns_of_lines(std::string_view text);
+
 /// Whether $TERM says that the terminal knows no escape sequences: "dumb", as of editors' shells.
 bool dumb_terminal();
 

@@ -27,11 +27,6 @@ struct CompareOptions {
 constexpr std::size_t kWidth = 80;
 
 void print_lines(const std::string& text) { fmt::print("{}", wrapped(text, kWidth, "  ")); }
-// Each of several lines by itself.
-void print_notes_of(const std::string& text) {
-  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
-    print_lines(text.substr(at, end - at));
-}
 void print_under(const std::string& text) { fmt::print("   {}", wrapped(text, kWidth - 3, "     ")); }
 
 std::string change(double first, double second) {
@@ -119,7 +114,7 @@ void print_verdict(const PlanComparison& c) {
 
 void print(const Study& study, const PlanComparison& c, const std::vector<long long>& copies) {
   print_lines(study.title);
-  print_notes_of(engine_text(study.study) + precision_text(study.study));
+  fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), kWidth));
   print_plan(study, "A", c.first, c.first_times);
   if (const std::string share = share_text(copies[0], c.first.plan.gpus()); !share.empty())
     print_under(share);

@@ -88,13 +88,6 @@ Table elasticities_table(const Study& study, const Explanation& e, const std::st
   return t;
 }
 
-std::size_t columns_of_lines(const std::string& text) {
-  std::size_t longest = 0;
-  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
-    longest = std::max(longest, end - at);
-  return longest;
-}
-
 void print_elasticities(const Study& study, const Explanation& e, const std::string& time) {
   fmt::print("\nelasticities: change in %, per 1 % more (nominal 90 %)\n");
   const bool served = std::any_of(e.elasticities.begin(), e.elasticities.end(),

@@ -122,10 +122,7 @@ std::string table_text(const PlanAnswer& a, std::size_t width) {
     short_one.add(std::move(cells));
   }
   std::string out = wide.text();
-  std::size_t longest = 0;
-  for (std::size_t at = 0, end = 0; (end = out.find('\n', at)) != std::string::npos; at = end + 1)
-    longest = std::max(longest, end - at);
-  if (longest > width) out = short_one.text() + plans;
+  if (columns_of_lines(out) > width) out = short_one.text() + plans;
   if (misses && a.met)
     out += a.question.rate > 0 ? "  *: does not carry the rate\n" : "  *: misses the target\n";
   return out;
@@ -192,22 +189,9 @@ std::string certainty_text(const PlanAnswer& a) {
 // Of `sweep`, or of `plan` itself.
 std::string options_text(const PlanAnswer& a, bool sweep) {
   const PlanQuestion& q = a.question;
-  std::string out;
-  const auto time = [&](const char* flag, Seconds t) {
-    if (t > Seconds(0)) out += fmt::format(" {} {}", flag, shell_word(to_string(t, 12)));
-  };
-  time("--ttl", q.ttl);
-  time("--ttft", sweep && q.prefill() ? a.asked.most_time : q.ttft);
-  if (q.users > 0 && !sweep) out += fmt::format(" --users {}", q.users);
-  if (q.users > 0 && sweep) out += fmt::format(" --users {}", q.users);
+  std::string out = target_options(q, sweep && q.prefill() ? a.asked.most_time : q.ttft);
+  if (q.users > 0) out += fmt::format(" --users {}", q.users);
   if (q.rate > 0 && !sweep) out += " --rate " + rate_argument(q.rate);
-  return out;
-}
-
-// A scenario has no keys of its system's file.
-std::string settings_text(const PlanQuestion& q) {
-  std::string out;
-  for (const std::string& setting : q.settings) out += " --set " + shell_word(setting);
   return out;
 }
 
@@ -222,7 +206,7 @@ std::string plan_command(const PlanAnswer& a, const std::string& model, int gpus
   if (!q.costs.empty()) out += " --costs " + q.costs;
   if (q.any_gpus) out += " --any-gpus";
   if (q.any_context) out += " --any-context";
-  return out + settings_text(q);
+  return out + settings_options(q);
 }
 
 // Little's law, with the numbers of the best plan.
@@ -284,7 +268,7 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (a.plans.empty() && (a.narrower || a.wider)) return out;
   if (saved.empty())
     add(plan_command(a, a.question.model, a.defaults.most_gpus) + " --save " + shell_word(file));
-  const std::string set = settings_text(a.question);
+  const std::string set = settings_options(a.question);
   // A sweep knows neither copies nor rates: its answer would be another question's.
   const bool copied = !a.plans.empty() && a.plans.front().copies > 1;
   if (!(a.question.users > 0 && copied) && !(a.question.rate > 0))

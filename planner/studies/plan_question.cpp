@@ -246,17 +246,28 @@ std::string text_of(const PlanQuestion& q, const PlanDefaults& d, const std::str
 // Of the question what a file would not hold: its settings are of the system's file, and a target that is a
 // constraint would hide what misses it by a little.
 std::string beside_the_file(const PlanQuestion& q, const PlanDefaults& d) {
+  const std::string out = target_options(q, q.prefill() && d.engine ? q.ttft - d.engine->host.path : q.ttft) +
+                          settings_options(q);
+  return out.empty() ? "" : "# Not in it, to be given to commands that read it:" + out + "\n";
+}
+
+}  // namespace
+
+std::string target_options(const PlanQuestion& q, Seconds ttft) {
   std::string out;
   const auto time = [&](const char* flag, Seconds t) {
     if (t > Seconds(0)) out += fmt::format(" {} {}", flag, shell_word(to_string(t, 12)));
   };
   time("--ttl", q.ttl);
-  time("--ttft", q.prefill() && d.engine ? q.ttft - d.engine->host.path : q.ttft);
-  for (const std::string& setting : q.settings) out += " --set " + shell_word(setting);
-  return out.empty() ? "" : "# Not in it, to be given to commands that read it:" + out + "\n";
+  time("--ttft", ttft);
+  return out;
 }
 
-}  // namespace
+std::string settings_options(const PlanQuestion& q) {
+  std::string out;
+  for (const std::string& setting : q.settings) out += " --set " + shell_word(setting);
+  return out;
+}
 
 std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
   std::string out = "# Written by shardline plan. Keys: scenarios/README.md.\n" + beside_the_file(q, d);

@@ -91,6 +91,10 @@ std::string plan_scenario(const PlanQuestion& question, const PlanDefaults& defa
 
 /// "llama-3.1-70b on up to 8 GPUs of h200-hgx: input 32,768 tokens, output 1,024 tokens; TPOT at most 20 ms".
 std::string question_text(const PlanQuestion& question, const PlanDefaults& defaults);
+/// " --ttl '20 ms' --ttft '2 s'": the targets as options; `ttft` as the command counts it, 0: none.
+std::string target_options(const PlanQuestion& question, Seconds ttft);
+/// " --set device.memory.bandwidth='4 TB/s'" of each setting: a scenario has no keys of its system's file.
+std::string settings_options(const PlanQuestion& question);
 /// "5 requests/s"; "5 requests/h", where four digits say all of it by the hour alone.
 std::string rate_text(double per_s);
 /// The same as an argument, with every digit: "5/h".
