@@ -286,6 +286,7 @@ double simulated_steps(const AcceptedLength& length, long long n, int answers, s
 TEST(Acceptance, P28FilesAreReadWithinBounds) {
   const std::filesystem::path endless =
       std::filesystem::temp_directory_path() / fmt::format("shardline_acceptance_{}.csv", ::getpid());
+  std::filesystem::remove(endless);
   std::filesystem::create_symlink("/dev/zero", endless);
   try {
     load_acceptance(endless);
