@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -37,11 +38,25 @@ std::vector<std::string> split(std::string_view text, bool quotes) {
   return out;
 }
 
-// A number stays with its "%".
+// "ms," and "GPUs)", behind a number.
+bool is_unit(std::string_view word) {
+  static constexpr std::string_view kUnits[] = {"ns", "us",   "ms",   "s",   "min", "h", "B",
+                                                "kB", "KB",   "MB",   "GB",  "TB",  "W", "kW",
+                                                "J",  "GB/s", "TB/s", "GPU", "GPUs"};
+  word = word.substr(0, std::min(word.find_last_not_of(",.;:)") + 1, word.size()));
+  return std::find(std::begin(kUnits), std::end(kUnits), word) != std::end(kUnits);
+}
+
+bool ends_as_number(std::string_view word) {
+  return !word.empty() && word.back() >= '0' && word.back() <= '9';
+}
+
+// A number stays with its unit.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> out;
   for (std::string& word : split(text, false)) {
-    if (word.starts_with('%') && !out.empty()) {
+    const bool unit = word.starts_with('%') || (is_unit(word) && !out.empty() && ends_as_number(out.back()));
+    if (unit && !out.empty()) {
       out.back() += " " + word;
     } else {
       out.push_back(std::move(word));

@@ -7,6 +7,7 @@
 #include "planner/cli/commands.hpp"
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/plan_notes.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/studies/study_memory.hpp"
 #include "reports/atomic_file.hpp"
@@ -25,8 +26,8 @@ struct ConversationOptions {
 
 void print(const Study& study, const std::vector<TurnTime>& turns) {
   const Conversation& talk = study.conversation();
-  print_notes("{}: conversation on CP{} x TP{}, {} GPUs, one user\n", study.title, talk.cp, talk.tpa,
-              talk.cp * talk.tpa);
+  print_notes("{}: conversation on CP{} x TP{}, {}, one user\n", study.title, talk.cp, talk.tpa,
+              gpus_text(talk.cp * talk.tpa));
   print_notes("{}", engine_text(study.study));
   const ShareColumns shown(study.study.system, turns, [](const TurnTime& t) { return t.shares; });
   const System& system = study.study.system;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/api/convert_plan.hpp"
+#include "planner/cli/plan_notes.hpp"
 #include "planner/scenario/asked_amounts.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/simulated_plan.hpp"
@@ -172,8 +173,8 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
 
 std::string share_text(long long copies, int gpus_of_one) {
   if (copies < 2) return "";
-  return fmt::format("one of {} copies on {} GPUs: its users are a copy's share", copies,
-                     copies * gpus_of_one);
+  return fmt::format("one of {} copies on {}: its users are a copy's share", copies,
+                     gpus_text(static_cast<int>(copies * gpus_of_one)));
 }
 
 }  // namespace shardline::cli

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/plan_notes.hpp"
 #include "planner/cli/terminal_parts.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -175,7 +176,7 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   Plan plan = q.plan;
   plan.batch = 1;
   out += line(fmt::format(
-      "{}, {} GPUs{}", to_string(sharding_of(plan)), plan.gpus(),
+      "{}, {}{}", to_string(sharding_of(plan)), gpus_text(plan.gpus()),
       q.replicas > 1 ? fmt::format(" x {} replicas, router {}", q.replicas, to_string(q.router)) : ""));
   out += line(load_text(q)) + line(engine_line(study, a));
   if (plan.dp > 1) out += line(groups_line(a.knobs, plan));

@@ -23,6 +23,10 @@ TEST(Terminal, WrapsBetweenWords) {
   EXPECT_EQ(wrapped("one two three", 7, "  "), "one two\n  three\n");
   EXPECT_EQ(wrapped("one two three", 6, "  "), "one\n  two\n  three\n");
   EXPECT_EQ(wrapped("unbreakable word", 5, ""), "unbreakable\nword\n");
+  // A number stays with its unit, and a word is none because it looks like one.
+  EXPECT_EQ(wrapped("takes 34.7 ms, at most", 10, ""), "takes\n34.7 ms,\nat most\n");
+  EXPECT_EQ(wrapped("is up to 12 % of 8 GPUs", 12, ""), "is up to\n12 % of\n8 GPUs\n");
+  EXPECT_EQ(wrapped("plan B and 3 plans", 6, ""), "plan B\nand 3\nplans\n");
   EXPECT_EQ(wrapped("", 5, ""), "\n");
 }
 
