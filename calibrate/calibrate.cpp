@@ -264,11 +264,12 @@ Calibrated calibrate(const System& system, std::span<const MeasurementTable> mea
   out.calibration.machine = measured_machine(system);
   out.calibration.framework = o.framework;
   out.calibration.version_of_framework = o.version;
-  out.calibration.fits.resize(list.size());
+  std::vector<KernelFit> fits(list.size());
   parallel_for(0, list.size(), thread_count(o.threads), [&](std::size_t i, std::size_t) {
     if (o.step) o.step(list.size());
-    out.calibration.fits[i] = fit_one(system, *list[i], o);
+    fits[i] = fit_one(system, *list[i], o);
   });
+  out.calibration.fits = std::move(fits);
   for (const KernelFit& f : out.calibration.fits)
     if (f.intervals.slow)
       out.notes.push_back(fmt::format("{}: {}", f.name(), slow_tactics_text(*f.intervals.slow)));

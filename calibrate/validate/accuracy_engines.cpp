@@ -199,8 +199,7 @@ std::string engines_section(const std::filesystem::path& folder) {
       "answers "
       "say of such\n"
       "plans that it has none.\n";
-  for (const std::string& name : engine_names(folder)) {
-    const EngineProfile p = load_engine(engine_name(name), folder);
+  for (const EngineProfile& p : load_engines(folder)) {
     out += fmt::format("\n### {} {}\n\nFitted to\n{}.\n", p.title, p.version, p.source);
     if (p.error.rows == 0) continue;
     out += fmt::format(

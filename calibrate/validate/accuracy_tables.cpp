@@ -39,7 +39,7 @@ std::vector<System> calibrated_systems(const fs::path& catalog_dir) {
     System s = load_system(name, catalog_dir);
     if (s.calibration.empty()) continue;
     // What its list borrows of others stands in their own.
-    std::erase_if(s.calibration.fits, [&](const KernelFit& f) {
+    std::erase_if(s.calibration.fits.edit(), [&](const KernelFit& f) {
       return !f.framework.empty() && f.framework != s.calibration.framework;
     });
     out.push_back(s);

@@ -137,7 +137,7 @@ CalibratedCost::Alternatives CalibratedCost::narrowed(const std::vector<Use>& fr
 
 // Routing with equal loads tells most about the kernel; how unequal they are, the schedule says.
 void CalibratedCost::add_experts(Dtype math) {
-  const std::vector<KernelFit>& fits = system_->calibration.fits;
+  const std::vector<KernelFit>& fits = system_->calibration.fits.list();
   const auto is_balanced = [&](const KernelFit& f) {
     if (f.words[2] == "balanced") return true;
     return std::none_of(fits.begin(), fits.end(), [&](const KernelFit& o) {

@@ -315,15 +315,17 @@ Calibration read_calibration(const Reader& r) {
     framework->no_other_keys();
   }
   if (const auto machine = r.find("machine")) c.machine = read_machine(*machine);
+  std::vector<KernelFit> fits;
   for (const Reader& item : r.at("fits").items()) {
     check_cancelled();  // a calibration has hundreds, which takes tens of milliseconds
-    c.fits.push_back(read_fit(item));
-    if (!of_library(*c.fits.back().form)) c.fits.back().framework = c.framework;
-    const KernelFit& last = c.fits.back();
+    fits.push_back(read_fit(item));
+    if (!of_library(*fits.back().form)) fits.back().framework = c.framework;
+    const KernelFit& last = fits.back();
     const auto same = [&](const KernelFit& f) { return f.form == last.form && f.words == last.words; };
-    if (std::count_if(c.fits.begin(), c.fits.end(), same) > 1)
+    if (std::count_if(fits.begin(), fits.end(), same) > 1)
       item.fault("this family and variant stand here twice");
   }
+  c.fits = std::move(fits);
   r.no_other_keys();
   return c;
 }

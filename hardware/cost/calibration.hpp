@@ -10,6 +10,7 @@
 #include "hardware/cost/measured_cells.hpp"
 #include "hardware/cost/measured_machine.hpp"
 #include "sim/base/reader.hpp"
+#include "sim/base/shared_list.hpp"
 
 namespace shardline {
 
@@ -42,7 +43,7 @@ struct Calibration {
   std::string source;                           // where the measurements come from
   std::string hash;                             // of the measured tables
   std::string date, version;
-  std::vector<KernelFit> fits;
+  SharedList<KernelFit> fits;
   MeasuredMachine machine;  // that was measured
   std::string like;  // the shipped calibration of another system that these are from; empty: of this one
   double power_limit = 0;  // W, of the lender's device where borrowed with `like`; 0: not known

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "sim/base/folder.hpp"
+#include "sim/base/parsed_documents.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -104,7 +105,7 @@ std::vector<Dtype> read_absorbed(const Reader& r) {
   return out;
 }
 
-KernelList read_list(Document& document) {
+KernelList read_list(const Document& document) {
   KernelList list;
   const Reader root = document.root();
   list.framework = root.at("name").text();
@@ -277,8 +278,7 @@ std::vector<ChosenKernel> choose_kernels(const Calibration& calibration, const K
 }
 
 KernelList parse_kernel_list(const std::string& file_name, const std::string& text) {
-  Document document = Document::parse(file_name, text);
-  return read_list(document);
+  return read_list(Document::parse(file_name, text));
 }
 
 std::vector<std::string> kernel_list_names(const std::filesystem::path& catalog_dir) {
@@ -295,8 +295,8 @@ KernelList load_kernel_list(const std::string& framework, const std::filesystem:
   const std::vector<std::string> names = kernel_list_names(catalog_dir);
   if (std::find(names.begin(), names.end(), framework) == names.end())
     throw UserError({Diagnostic{{}, "unknown framework " + framework, expected_one_of(framework, names)}});
-  Document document = Document::load(catalog_dir.parent_path() / "kernels" / (framework + ".yaml"));
-  return read_list(document);
+  static ParsedDocuments<KernelList> known;
+  return *known.load(catalog_dir.parent_path() / "kernels" / (framework + ".yaml"), read_list);
 }
 
 }  // namespace shardline

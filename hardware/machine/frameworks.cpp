@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <set>
 
+#include "sim/base/parsed_documents.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -33,8 +33,8 @@ void add_fits(System& system, const std::string& framework, const FitsOf& fits_o
     if (own->machine.system != base.machine.system)
       throw UserError(fmt::format("what was fitted to {} beside {} is of {}", whose, base.machine.system,
                                   own->machine.system));
-    base.fits.insert(base.fits.end(), std::make_move_iterator(own->fits.begin()),
-                     std::make_move_iterator(own->fits.end()));
+    std::vector<KernelFit>& fits = base.fits.edit();
+    fits.insert(fits.end(), own->fits.begin(), own->fits.end());
   }
 }
 
@@ -83,12 +83,14 @@ std::filesystem::path calibrations_beside(const std::filesystem::path& catalog_d
 }
 
 Calibration load_calibration(const std::filesystem::path& file) {
-  Document document = Document::load(file);
-  const Reader root = document.root();
-  Calibration c = read_calibration(root.at("calibration"));
-  root.no_other_keys();
-  document.finish();
-  return c;
+  static ParsedDocuments<Calibration> known;
+  return *known.load(file, [](const Document& document) {
+    const Reader root = document.root();
+    Calibration c = read_calibration(root.at("calibration"));
+    root.no_other_keys();
+    document.finish();
+    return c;
+  });
 }
 
 void add_kernels(System& system, const std::string& framework, const std::filesystem::path& catalog_dir) {

@@ -113,10 +113,8 @@ api::AccuracyResult accuracy_result(const AccuracyStudy& study, const std::files
     for (const KernelFit& f : c.fits) system.kernels.push_back(judged_kernel(f));
   }
   for (const BorrowedCalibration& b : study.borrowed) out.borrowed.push_back({b.system, b.from});
-  for (const std::string& name : engine_names(engines)) {
-    const EngineProfile p = load_engine(engine_name(name), engines);
+  for (const EngineProfile& p : load_engines(engines))
     out.engines.push_back({p.name, p.version, engine_errors(p.error)});
-  }
   out.notes = study.notes;
   return out;
 }

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/folder.hpp"
+#include "sim/base/parsed_documents.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -201,7 +200,7 @@ void read_exchange(const Reader& r, EngineProfile& p) {
   r.no_other_keys();
 }
 
-EngineProfile read_engine(Document& document) {
+EngineProfile read_engine(const Document& document) {
   EngineProfile p;
   const Reader root = document.root();
   p.name = root.at("name").text();
@@ -252,6 +251,12 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder)
     if (entry.extension() == ".yaml") out.push_back(entry);
   }
   return out;
+}
+
+// The page of a sweep names an engine a hundred times.
+std::shared_ptr<const EngineProfile> engine_in(const std::filesystem::path& file) {
+  static ParsedDocuments<EngineProfile> known;
+  return known.load(file, read_engine);
 }
 
 }  // namespace
@@ -314,56 +319,18 @@ Bytes EngineProfile::room_for_kv(const Device& device, Bytes weights, Bytes othe
 }
 
 EngineProfile parse_engine(const std::string& file_name, const std::string& text) {
-  Document document = Document::parse(file_name, text);
-  return read_engine(document);
+  return read_engine(Document::parse(file_name, text));
 }
 
-EngineName engine_name(const std::string& text) {
-  constexpr const char* kBetween = " \t=/:@";  // also pip's "vllm==0.24.0" and an image's "vllm:v0.24.0"
-  const std::size_t first = text.find_first_not_of(kBetween);
-  if (first == std::string::npos) return {};
-  const std::size_t blank = std::min(text.find_first_of(kBetween, first), text.size());
-  const std::size_t version = std::min(text.find_first_not_of(kBetween, blank), text.size());
-  const std::size_t end = text.find_last_not_of(kBetween) + 1;
-  EngineName out{text.substr(first, blank - first), text.substr(version, end - std::min(version, end))};
-  if (out.version.size() > 1 && (out.version[0] == 'v' || out.version[0] == 'V') && out.version[1] >= '0' &&
-      out.version[1] <= '9')
-    out.version.erase(0, 1);
+std::vector<EngineProfile> load_engines(const std::filesystem::path& folder) {
+  std::vector<EngineProfile> out;
+  for (const auto& file : files_of(folder)) out.push_back(*engine_in(file));
   return out;
-}
-
-bool earlier_version(const std::string& a, const std::string& b) {
-  const auto numbers_of = [](const std::string& version) {
-    std::array<int, 3> numbers{};
-    std::size_t at = 0;
-    for (int& n : numbers) {
-      const std::size_t end = std::min(version.find('.', at), version.size());
-      std::from_chars(version.data() + at, version.data() + end, n);
-      at = std::min(end + 1, version.size());
-    }
-    return numbers;
-  };
-  return numbers_of(a) < numbers_of(b);
-}
-
-bool same_engine(std::string_view a, std::string_view b) {
-  const auto letters = [](std::string_view name) {
-    std::string out;
-    for (const char c : name)
-      if (std::isalnum(static_cast<unsigned char>(c)) != 0)
-        out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return out;
-  };
-  return letters(a) == letters(b);
 }
 
 std::vector<std::string> engine_names(const std::filesystem::path& folder) {
   std::vector<std::string> out;
-  for (const auto& file : files_of(folder)) {
-    Document document = Document::load(file);
-    const EngineProfile p = read_engine(document);
-    out.push_back(p.name + " " + p.version);
-  }
+  for (const EngineProfile& p : load_engines(folder)) out.push_back(p.name + " " + p.version);
   return out;
 }
 
@@ -373,12 +340,11 @@ EngineProfile load_engine(const std::string& name, const std::string& version,
     throw UserError("ideal has no versions: it is bare kernels, expected engine: ideal");
   std::vector<std::string> names, versions;
   for (const auto& file : files_of(folder)) {
-    Document document = Document::load(file);
-    EngineProfile p = read_engine(document);
-    const bool meant = same_engine(name, p.name) || same_engine(name, p.title);
-    if (meant && (version.empty() || p.version == version)) return p;
-    names.push_back(p.name);
-    if (meant) versions.push_back(p.version);
+    const auto p = engine_in(file);
+    const bool meant = same_engine(name, p->name) || same_engine(name, p->title);
+    if (meant && (version.empty() || p->version == version)) return *p;
+    names.push_back(p->name);
+    if (meant) versions.push_back(p->version);
   }
   if (!versions.empty()) {
     std::vector<std::string> details = expected_one_of(version, versions);

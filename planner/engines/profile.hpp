@@ -214,6 +214,8 @@ bool same_engine(std::string_view a, std::string_view b);
 /// Names of the profiles in `folder` with their versions, sorted: "sglang 0.5.14".
 std::vector<std::string> engine_names(const std::filesystem::path& folder);
 
+/// The profiles in `folder`, in the order of their names. Throws UserError with every fault of a file.
+std::vector<EngineProfile> load_engines(const std::filesystem::path& folder);
 /// The profile of an engine; `version` may be empty. Throws UserError: unknown engines and versions, with the
 /// nearest, and every fault of the file.
 EngineProfile load_engine(const std::string& name, const std::string& version,

@@ -305,7 +305,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const auto engine = scenario_parts::read_engine(root, catalogs, overrides.engine);
   const scenario_parts::LiftedRules lifted = scenario_parts::read_lifted_rules(root, overrides);
   if (system) give_kernels(root, catalogs, engine.get(), *system);
-  if (system && costs == Costs::parameters) system->calibration.fits.clear();  // its source still has a name
+  if (system && costs == Costs::parameters) system->calibration.fits = {};  // its source still has a name
   const std::vector<Model> models = read_models(root.at("models"), catalogs, engine != nullptr);
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
   Question asked = read_question(root, system_gpus);

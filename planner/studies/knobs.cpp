@@ -50,7 +50,7 @@ void scale_latency(System& s, double f) {
   for (Seconds* v :
        {&s.fabric.nvlink.latency, &n.latency, &n.spine_latency, &n.send_recv_extra, &n.all_to_all_extra})
     scale(*v, f);
-  for (KernelFit& fit : s.calibration.fits) {
+  for (KernelFit& fit : s.calibration.fits.edit()) {
     if (!is_message(fit)) continue;
     const auto parameters = fit.form->parameters;
     for (std::size_t i = 0; i < parameters.size() && i < fit.parameters.size(); ++i) {
@@ -203,7 +203,7 @@ std::optional<ChangedStudy> changed(const Study& study, const Plan& plan, Knob k
 Study without_throttling(Study study) {
   Calibration& c = study.study.system.calibration;
   c.power_limit = 0;  // or another board's limit would bring it back
-  for (KernelFit& fit : c.fits) {
+  for (KernelFit& fit : c.fits.edit()) {
     const auto parameters = fit.form->parameters;
     for (std::size_t i = 0; i < parameters.size() && i < fit.parameters.size(); ++i) {
       if (parameters[i].name == std::string_view("throttle")) fit.parameters[i] = 0;

@@ -8,10 +8,7 @@ namespace shardline {
 
 std::vector<EngineProfile> engines_of(const Case& c) {
   if (c.engine) return {*c.engine};
-  std::vector<EngineProfile> out;
-  const std::filesystem::path folder = shipped_catalogs().engines;
-  for (const std::string& name : engine_names(folder)) out.push_back(load_engine(engine_name(name), folder));
-  return out;
+  return load_engines(shipped_catalogs().engines);
 }
 
 std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem, int copies) {

@@ -143,8 +143,8 @@ std::string MeasuredEngine::why(const std::string& model, const std::string& sys
 std::vector<MeasuredEngine> best_measured(const std::string& model, const std::string& system,
                                           const std::filesystem::path& engines) {
   std::vector<MeasuredEngine> out;
-  for (const std::string& name : engine_names(engines)) {
-    MeasuredEngine e{load_engine(engine_name(name), engines)};
+  for (EngineProfile& profile : load_engines(engines)) {
+    MeasuredEngine e{std::move(profile)};
     for (const ServedError& rows : e.profile.error.tables) {
       const auto table = table_of(rows);
       if (!table) continue;

@@ -7,6 +7,8 @@
 
 namespace shardline {
 
+/// YAML and JSON. The largest that ships has .7 MB.
+inline constexpr std::size_t kLargestDocument = std::size_t{16} << 20;
 /// Tables of measurements. The largest that are published have 30 MB.
 inline constexpr std::size_t kLargestTable = std::size_t{256} << 20;
 

@@ -340,7 +340,7 @@ Document Document::parse(std::string name, std::string text) {
 }
 
 Document Document::load(const std::filesystem::path& file) {
-  return parse(file.string(), read_text(file, detail::kLargestText));
+  return parse(file.string(), read_text(file, kLargestDocument));
 }
 
 Document Document::parse_json(std::string name, std::string text) {
@@ -355,7 +355,7 @@ Document Document::parse_json(std::string name, std::string text) {
 }
 
 Document Document::load_json(const std::filesystem::path& file) {
-  return parse_json(file.string(), read_text(file, detail::kLargestText));
+  return parse_json(file.string(), read_text(file, kLargestDocument));
 }
 
 Reader Document::root() const { return Reader(text_.get(), text_->root); }

@@ -11,10 +11,10 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline::detail {
 
-constexpr std::size_t kLargestText = std::size_t{16} << 20;
 constexpr std::size_t kMostBrackets = 10'000;
 constexpr std::size_t kMostMarks = 2'000'000;  // brackets and commas
 
@@ -56,7 +56,7 @@ class SourceText {
   /// Throws UserError for texts that no YAML file can be. Line ends become "\n"; a byte-order mark is
   /// dropped.
   SourceText(std::string name, std::string_view raw) : name_(std::move(name)) {
-    if (raw.size() > kLargestText) {
+    if (raw.size() > kLargestDocument) {
       Diagnostic d;
       d.where.file = name_;
       d.what = fmt::format("a text of {} bytes; at most 16 MiB are read", raw.size());

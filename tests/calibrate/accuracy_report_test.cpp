@@ -130,7 +130,7 @@ TEST(PublishedAccuracy, ShippedCalibrationsAreReproducedToTheLastDigit) {
       if (chosen(t.family->name)) tables.push_back(t);
     }
     Calibration shipped_fits = m.system.calibration;
-    std::erase_if(shipped_fits.fits, [&](const KernelFit& f) { return !chosen(f.form->family); });
+    std::erase_if(shipped_fits.fits.edit(), [&](const KernelFit& f) { return !chosen(f.form->family); });
     Calibration anew = shipped_fits;
     CalibrateOptions options;
     options.framework = shipped_fits.framework;

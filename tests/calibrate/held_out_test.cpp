@@ -135,7 +135,7 @@ TEST(FitIntervals, OfAnOlderFileAreDerivedFromItsErrors) {
   EXPECT_LT(old.intervals.inside.covered, 0);
   // What was not kept is not written.
   Calibration again = c;
-  again.fits[0].intervals = old.intervals;
+  again.fits.edit()[0].intervals = old.intervals;
   EXPECT_EQ(calibration_yaml(again).find("interval:"), std::string::npos);
 }
 

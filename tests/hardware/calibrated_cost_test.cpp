@@ -36,7 +36,7 @@ TEST(CalibratedCost, H51GemmsCostWhatTheirFitSays) {
   }
   // Where no kernel of several matrices was measured, 16 side by side are one as wide as all of them.
   System bare = h100;
-  std::erase_if(bare.calibration.fits,
+  std::erase_if(bare.calibration.fits.edit(),
                 [](const KernelFit& f) { return f.form->family == std::string_view("mla_bmm"); });
   expect_price(bare, batched_op({LatentProduct::absorb_query, 32, 256, 192, 16, 1}, Dtype::bf16, Dtype::bf16),
                fitted(h100, "gemm", {"bf16", "torch_flow"}, {32, 16 * 192.0, 256}), Basis::measured);

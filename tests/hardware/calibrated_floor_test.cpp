@@ -206,7 +206,7 @@ TEST(CalibratedFloor, H57PaddingDoesNotRaiseAFloor) {
   // DeepGEMM pads rows to blocks, which fewer rows pay more for. Systems with another FP8 kernel do not take
   // it.
   System s = testing::catalog_system("h200-hgx");
-  std::erase_if(s.calibration.fits, [](const KernelFit& f) {
+  std::erase_if(s.calibration.fits.edit(), [](const KernelFit& f) {
     return f.form->family == std::string_view("gemm") && f.words[0] == "fp8";
   });
   CostModel m(s);

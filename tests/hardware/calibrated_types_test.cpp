@@ -32,9 +32,9 @@ const KernelFit* find(const System& s, const Form& form, const std::vector<std::
 // A system whose FP8 products were measured with dynamic scales alone.
 System dynamic_only(const char* name = "h100-hgx") {
   System s = catalog_system(name);
-  std::erase_if(s.calibration.fits,
+  std::erase_if(s.calibration.fits.edit(),
                 [](const KernelFit& f) { return is(f, kGemmForm) && f.words[0] == "fp8_static"; });
-  std::erase_if(s.calibration.fits, [](const KernelFit& f) {
+  std::erase_if(s.calibration.fits.edit(), [](const KernelFit& f) {
     return is(f, kGemmForm) && f.words[1] != "torch_flow" && f.words[1] != "deepgemm";
   });
   return s;
@@ -65,7 +65,7 @@ TEST(CalibratedTypes, H51FoundScalesAreWhatWasMeasured) {
 
 TEST(CalibratedTypes, H51KnownScalesHaveAFitThatIsNeverCalledMeasured) {
   System s = dynamic_only();
-  s.calibration.fits.push_back(faster(s, "torch_flow", "gemm fp8 torch_flow less quantize"));
+  s.calibration.fits.edit().push_back(faster(s, "torch_flow", "gemm fp8 torch_flow less quantize"));
   CostModel m(s);
   const OpCost known = m.price(gemm_of(Dtype::fp8, Dtype::fp8));
   EXPECT_EQ(known.fit, find(s, kGemmForm, {"fp8_static", "torch_flow"}));
@@ -73,13 +73,13 @@ TEST(CalibratedTypes, H51KnownScalesHaveAFitThatIsNeverCalledMeasured) {
   EXPECT_LT(m.time(gemm_of(Dtype::fp8, Dtype::fp8)), m.time(gemm_of(Dtype::fp8_dynamic, Dtype::fp8)));
   EXPECT_EQ(m.price(gemm_of(Dtype::fp8_dynamic, Dtype::fp8)).basis, Basis::measured);
   // Rows that were measured so are.
-  s.calibration.fits.back().derived.clear();
+  s.calibration.fits.edit().back().derived.clear();
   EXPECT_EQ(CostModel(s).price(gemm_of(Dtype::fp8, Dtype::fp8)).basis, Basis::measured);
 }
 
 TEST(CalibratedTypes, H51KnownScalesOfAnotherKernelAreNotTaken) {
   System s = dynamic_only();
-  s.calibration.fits.push_back(faster(s, "CutlassFP8", "of another engine"));
+  s.calibration.fits.edit().push_back(faster(s, "CutlassFP8", "of another engine"));
   const OpCost known = CostModel(s).price(gemm_of(Dtype::fp8, Dtype::fp8));
   EXPECT_EQ(known.fit, find(s, kGemmForm, {"fp8", "torch_flow"}));
   EXPECT_EQ(known.basis, Basis::extrapolated);

@@ -24,7 +24,7 @@ Calibration with(const char* family,
     f.form = find_form(family);
     f.framework = framework;
     f.words = words;
-    c.fits.push_back(f);
+    c.fits.edit().push_back(f);
   }
   return c;
 }

@@ -182,7 +182,7 @@ TEST(PriceInterval, H63OfABorrowedOpGrowsWithItsFixedTimes) {
 /// H100 with the bands of known_fit() in every fit; `families` of experts and heads.
 System known_system() {
   System s = catalog_system("h100-hgx");
-  for (KernelFit& f : s.calibration.fits) {
+  for (KernelFit& f : s.calibration.fits.edit()) {
     f.intervals = known_fit().intervals;
     f.intervals.beyond.reset();
     f.intervals.family->families = {{4096, 1536, 8, 128}, {128, 4}, {32}};

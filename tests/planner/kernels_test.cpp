@@ -219,7 +219,7 @@ TEST(Kernels, OfAnotherGenerationAreChosenByItsRules) {
 TEST(Kernels, OfAnOwnCalibrationAreNotThoseOfAnotherFramework) {
   System s = load_system("h100-hgx", source_path("hardware/catalog"));
   s.calibration.name.clear();  // as of another file
-  std::erase_if(s.calibration.fits, [](const KernelFit& f) { return f.framework != "trtllm"; });
+  std::erase_if(s.calibration.fits.edit(), [](const KernelFit& f) { return f.framework != "trtllm"; });
   EXPECT_THROW(use_framework(s, "sglang", source_path("hardware/catalog")), UserError);
 }
 

@@ -63,7 +63,7 @@ TEST(NarrowWarnings, P15NothingIsSaidOfWideTypesAndOfParameters) {
   EXPECT_TRUE(narrow_warnings(case_of("weights: bf16, kv: bf16"), plans()).empty());
   // Without fits a byte less is always a byte less.
   Case c = case_of("weights: fp8_dynamic, kv: fp8");
-  c.system.calibration.fits.clear();
+  c.system.calibration.fits.edit().clear();
   EXPECT_TRUE(narrow_warnings(c, plans()).empty());
 }
 

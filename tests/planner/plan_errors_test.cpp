@@ -177,7 +177,7 @@ TEST(PlanErrors, P12WithoutACalibrationAllOfTheTimeIsAssumed) {
 TEST(PlanErrors, P12WiderBandsMakeWiderIntervals) {
   for (Case c : some_cases("h100-hgx")) {
     Case wide = c;
-    for (KernelFit& f : wide.system.calibration.fits) f.intervals.inside.band = {-0.5, 0.7};
+    for (KernelFit& f : wide.system.calibration.fits.edit()) f.intervals.inside.band = {-0.5, 0.7};
     Evaluator e(c), w(wide);
     for_some_plans(c, 2, 7, [&](const Plan& p) {
       const ErrorTerms narrow = break_down(e, p).errors, broad = break_down(w, p).errors;
