@@ -11,8 +11,7 @@ namespace shardline {
 
 namespace {
 
-constexpr int kKnownBits = 13;
-constexpr std::size_t kKnown = std::size_t{1} << kKnownBits;
+constexpr int kLeastKnown = 8, kMostKnown = 13;  // bits
 // A floor stays one where sums of times that are equal in theory round apart.
 constexpr double kRounding = 1 - 1e-12;
 
@@ -59,9 +58,6 @@ CostModel::CostModel(const System& system, AllReduceRule rule, std::shared_ptr<F
                       : BytesPerSecond(1);
   if (!system.calibration.empty()) {
     fitted_.emplace(system);
-    floor_.emplace(system, Pricing::floor);
-    known_.resize(kKnown);
-    known_times_.resize(kKnown);
   }
 }
 
@@ -83,17 +79,37 @@ bool elementwise(const PricedOp& op) {
 
 }  // namespace
 
-template <class Value, class Find>
-const Value& CostModel::remember(std::vector<Known<Value>>& all, const PricedOp& op, Find find) {
-  const Key key = key_of(op);
+std::uint64_t CostModel::Key::hash() const {
   std::uint64_t hash = 0;
-  for (std::size_t i = 0; i < key.used; ++i) hash = (std::rotl(hash, 5) ^ key.words[i]) * 0x9E3779B97F4A7C15;
-  Known<Value>& known = all[hash >> (64 - kKnownBits)];
-  if (!(known.key == key)) {
-    known.value = find();
-    known.key = key;
+  for (std::size_t i = 0; i < used; ++i) hash = (std::rotl(hash, 5) ^ words[i]) * 0x9E3779B97F4A7C15;
+  return hash;
+}
+
+// A sweep asks for thousands of ops, a plan for dozens: the table grows with what is asked.
+template <class Value>
+void CostModel::Remembered<Value>::grow() {
+  const std::vector<Known<Value>> before = std::move(all);
+  bits = before.empty() ? kLeastKnown : std::min(bits + 2, kMostKnown);
+  all.assign(std::size_t{1} << bits, {});
+  for (const Known<Value>& known : before) {
+    if (known.key.used > 0) at(known.key) = known;
   }
-  return known.value;
+  found = 0;
+}
+
+template <class Value, class Find>
+const Value& CostModel::remember(Remembered<Value>& known, const PricedOp& op, Find find) {
+  const Key key = key_of(op);
+  if (!known.all.empty()) {
+    const Known<Value>& there = known.at(key);
+    if (there.key == key) return there.value;
+  }
+  if (known.all.empty() || (known.bits < kMostKnown && known.found >= known.all.size())) known.grow();
+  ++known.found;
+  Known<Value>& place = known.at(key);
+  place.value = find();
+  place.key = key;
+  return place.value;
 }
 
 OpCost CostModel::price(const PricedOp& op) {
@@ -104,7 +120,7 @@ OpCost CostModel::price(const PricedOp& op) {
 
 Seconds CostModel::floor(const PricedOp& op) {
   if (!fitted_) return time(op);
-  if (known_floors_.empty()) known_floors_.resize(kKnown);  // sweeps of decode steps ask for none
+  if (!floor_) floor_.emplace(*system_, Pricing::floor);  // sweeps of decode steps ask for none
   const auto find = [&] {
     const std::optional<FittedPrice> p = fitted_price(*floor_, op);
     return p ? p->time * kRounding : alone(by_parameters(op));

@@ -86,11 +86,21 @@ class CostModel {
     std::array<std::uint64_t, kKeyWords> words;
     std::size_t used = 0;
     bool operator==(const Key& other) const;
+    std::uint64_t hash() const;
   };
   template <class Value>
   struct Known {
-    Key key{};
-    Value value;
+    Key key{};  // of no words: nothing is known here
+    Value value{};
+  };
+  // Direct-mapped: forms take longer than a look.
+  template <class Value>
+  struct Remembered {
+    std::vector<Known<Value>> all;
+    int bits = 0;
+    std::size_t found = 0;  // since it grew
+    Known<Value>& at(const Key& key) { return all[key.hash() >> (64 - bits)]; }
+    void grow();
   };
   static Key key_of(const PricedOp& op);
 
@@ -100,7 +110,7 @@ class CostModel {
   OpCost by_measurement(const PricedOp& op);
   OpCost lasting(OpCost cost, Seconds time) const;
   template <class Value, class Find>
-  static const Value& remember(std::vector<Known<Value>>& known, const PricedOp& op, Find find);
+  static const Value& remember(Remembered<Value>& known, const PricedOp& op, Find find);
 
   const System* system_;
   std::shared_ptr<FabricCache> cache_;
@@ -110,10 +120,9 @@ class CostModel {
   std::unordered_map<std::uint64_t, GroupFabric> groups_;
   std::uint64_t last_key_ = ~std::uint64_t{0};
   const GroupFabric* last_group_ = nullptr;
-  std::optional<CalibratedCost> fitted_, floor_, faster_;  // the last where an interval needs it
-  // Direct-mapped: forms take longer than a look.
-  std::vector<Known<OpCost>> known_;
-  std::vector<Known<Seconds>> known_times_, known_floors_;
+  std::optional<CalibratedCost> fitted_, floor_, faster_;  // the last two where they are asked for
+  Remembered<OpCost> known_;
+  Remembered<Seconds> known_times_, known_floors_;
 };
 
 }  // namespace shardline
