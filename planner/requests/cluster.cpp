@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
+#include <queue>
 #include <unordered_set>
 #include <utility>
 
@@ -85,6 +87,14 @@ class Cluster {
     Arrival arrival;
   };
 
+  // Who is answered, and when: the router does not know before.
+  struct Leaving {
+    Seconds at;
+    std::size_t replica;
+    double prompt;
+    bool operator>(const Leaving& other) const { return at > other.at; }
+  };
+
   // The next one that has reached its engine, if there is one.
   bool deliver() {
     for (std::size_t i = 0; i < engines_.size(); ++i) {
@@ -125,6 +135,10 @@ class Cluster {
     const std::size_t count = engines_.size();
     if (load_.closed) return c.arrival.user % count;
     if (router_ == Router::round_robin) return out_.sent % count;
+    // Engines are ahead of this request, to the end of the step in which it comes: who is answered there is
+    // still in.
+    for (; !leaving_.empty() && leaving_.top().at <= c.arrival.time; leaving_.pop())
+      laden_[leaving_.top().replica] -= leaving_.top().prompt;
     const auto least = [&](std::size_t a, std::size_t b) { return laden_[a] < laden_[b]; };
     std::size_t best = 0, most = 0;
     for (std::size_t i = 0; i < count; ++i) {
@@ -158,7 +172,7 @@ class Cluster {
     ++done_;
     const auto it = in_[replica].find(a.number);
     SL_CHECK(it != in_[replica].end(), "who is answered was sent");
-    laden_[replica] -= a.prompt;
+    if (!load_.closed && router_ != Router::round_robin) leaving_.push({a.last, replica, a.prompt});
     if (load_.closed) load_.arrivals->completed(it->second, a.last);
     in_[replica].erase(it);
     if (answered_) answered_(a);
@@ -186,7 +200,8 @@ class Cluster {
   std::vector<std::deque<Coming>> coming_;                      // on their way, by replica
   std::map<std::size_t, std::map<std::uint64_t, Arrival>> in_;  // by replica and its number there
   std::map<std::size_t, std::uint64_t> accepted_;
-  std::vector<double> laden_;  // tokens of prompts in each replica
+  std::vector<double> laden_;  // tokens of prompts in each replica, when the last request was sent
+  std::priority_queue<Leaving, std::vector<Leaving>, std::greater<>> leaving_;
   std::vector<std::unordered_set<BlockHash>> sent_;
   std::vector<std::pair<Seconds, double>> waits_;
   bool more_ = true;

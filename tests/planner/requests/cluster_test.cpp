@@ -126,6 +126,24 @@ TEST(Cluster, R7LeastKvAvoidsTheLaden) {
   EXPECT_EQ(p.run.replicas[1].answered, 3U);
 }
 
+// A router does not know who will be answered at the end of a step that is under way, though its engine is
+// played that far.
+TEST(Cluster, R7LeastKvKnowsAnswersWhenTheyAreGiven) {
+  const std::vector<TraceRequest> two{{Seconds(0), 300, 2, {}}, {Seconds(0.001), 100, 80, {}}};
+  const Played before = cluster_of(two, 2, Router::least_kv);
+  ASSERT_EQ(before.answers.size(), 2U);
+  const Seconds answered = before.answers[0].last;
+  ASSERT_LT(answered, before.answers[1].last);
+  // The third comes just before the first is answered and so goes to the second's replica, the fourth just
+  // after it.
+  std::vector<TraceRequest> four = two;
+  four.push_back({answered - Seconds(1e-6), 50, 80, {}});
+  four.push_back({answered + Seconds(1e-6), 50, 80, {}});
+  const Played p = cluster_of(four, 2, Router::least_kv);
+  EXPECT_EQ(p.run.replicas[0].answered, 2U);
+  EXPECT_EQ(p.run.replicas[1].answered, 2U);
+}
+
 TEST(Cluster, R7PrefixKeepsTextTogether) {
   std::vector<TraceRequest> requests;
   for (int i = 0; i < 20; ++i)
