@@ -129,13 +129,13 @@ void note_unmatched(const TypeRules& rules, const Model& m, const std::vector<Ma
   names.reserve(matrices.size());
   for (const Matrix& one : matrices) names.push_back(one.names);
   const auto look = [&](const Patterns& patterns, const char* what, const char* effect) {
-    std::vector<std::string> none = patterns.without_match(names);
+    std::vector<std::string_view> none = patterns.without_match(names);
     // Of modules that are not counted: drafts that config.json does not tell of.
     if (!m.drafts) {
       const std::string behind = fmt::format("layers.{}", m.layers());
-      std::erase_if(none, [&](const std::string& text) { return text.find(behind) != std::string::npos; });
+      std::erase_if(none, [&](std::string_view text) { return text.find(behind) != text.npos; });
     }
-    std::erase_if(none, [&](const std::string& text) { return text.find("mtp") != std::string::npos; });
+    std::erase_if(none, [&](std::string_view text) { return text.find("mtp") != text.npos; });
     if (none.empty()) return;
     notes.push_back(fmt::format(
         "{} of {} entries that say what {} match no matrix that is known here of {}: {}{}; {}", none.size(),

@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -243,19 +244,56 @@ std::vector<Matrix> matrices_of(const Model& m) {
   return out;
 }
 
+namespace {
+
+constexpr std::string_view kExpertNumber = "experts.";
+
+constexpr std::array<std::string_view, 27> kWithoutType{
+    "norm",    "bias",        "embed",     "rotary",     "vision",    "visual", "vit",
+    "audio",   "image",       "projector", "mm_",        "router",    "conv1d", "scale",
+    "eh_proj", "shared_head", "_gate",     "in_proj_a",  "in_proj_b", "A_log",  "dt_bias",
+    "tower",   "multi_modal", "adapter",   "compressor", "indexer",   "gate."};
+
+/// Pairs of characters that one of the words begins with, a bit each.
+class Beginnings {
+ public:
+  constexpr Beginnings() {
+    for (const std::string_view word : kWithoutType)
+      bits_[at(word[0], word[1]) / 64] |= bit(word[0], word[1]);
+  }
+  constexpr bool has(char first, char second) const {
+    return (bits_[at(first, second) / 64] & bit(first, second)) != 0;
+  }
+
+ private:
+  static constexpr std::size_t at(char first, char second) {
+    return static_cast<unsigned char>(first) * std::size_t{256} + static_cast<unsigned char>(second);
+  }
+  static constexpr std::uint64_t bit(char first, char second) {
+    return std::uint64_t{1} << at(first, second) % 64;
+  }
+  std::array<std::uint64_t, 1024> bits_{};
+};
+
+}  // namespace
+
+// One pass for all words: files list tens of thousands of names.
 bool without_type(std::string_view pattern) {
-  constexpr std::array<std::string_view, 26> kWords{
-      "norm",    "bias",        "embed",     "rotary",     "vision",    "visual", "vit",
-      "audio",   "image",       "projector", "mm_",        "router",    "conv1d", "scale",
-      "eh_proj", "shared_head", "_gate",     "in_proj_a",  "in_proj_b", "A_log",  "dt_bias",
-      "tower",   "multi_modal", "adapter",   "compressor", "indexer"};
-  if (pattern.ends_with("gate") || pattern.find("gate.") != std::string_view::npos) return true;
-  return std::any_of(kWords.begin(), kWords.end(),
-                     [&](std::string_view word) { return pattern.find(word) != std::string_view::npos; });
+  static constexpr Beginnings kBeginnings;
+  if (pattern.ends_with("gate")) return true;
+  for (std::size_t at = 1; at < pattern.size(); ++at) {
+    if (!kBeginnings.has(pattern[at - 1], pattern[at])) continue;
+    const std::string_view rest = pattern.substr(at - 1);
+    if (std::any_of(kWithoutType.begin(), kWithoutType.end(),
+                    [&](std::string_view word) { return rest.starts_with(word); }))
+      return true;
+  }
+  return false;
 }
 
+bool has_expert(std::string_view name) { return name.find(kExpertNumber) != name.npos; }
+
 std::string of_first_expert(const std::string& name) {
-  constexpr std::string_view kExpertNumber = "experts.";
   std::string out;
   std::size_t from = 0;
   for (std::size_t at = name.find(kExpertNumber); at != std::string::npos;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -80,7 +81,10 @@ Pattern::Pattern(const Reader& at, std::string text, Listed listed) : text_(std:
     kind_ = Kind::part;
     return;
   }
-  literal_ = std::min(text_.find_first_of("*?["), text_.size());
+  // Not find_first_of(), which calls a function of the C library for every character.
+  const auto special =
+      std::find_if(text_.begin(), text_.end(), [](char c) { return c == '*' || c == '?' || c == '['; });
+  literal_ = static_cast<std::size_t>(special - text_.begin());
   if (!text_.starts_with("re:")) {
     if (literal_ < text_.size()) kind_ = Kind::glob;
     return;
@@ -127,11 +131,10 @@ bool Pattern::matches(const std::string& name) const {
 
 std::optional<std::size_t> Patterns::first(const std::vector<std::string>& names) const {
   std::size_t best = size_;
-  std::string key;
   for (const std::string& name : names) {
     each_run(name, [&](std::string_view run) {
-      const auto at = plain_.empty() ? plain_.end() : plain_.find(key.assign(run));
-      if (at != plain_.end()) best = std::min(best, at->second);
+      const auto at = places_.empty() ? places_.end() : places_.find(run);
+      if (at != places_.end()) best = std::min(best, at->second);
     });
     for (const auto& [order, pattern] : others_) {
       if (order >= best) break;
@@ -141,29 +144,33 @@ std::optional<std::size_t> Patterns::first(const std::vector<std::string>& names
   return best < size_ ? std::optional(best) : std::nullopt;
 }
 
-std::vector<std::string> Patterns::without_match(const std::vector<std::vector<std::string>>& names) const {
-  std::unordered_set<std::string> known;
+std::vector<std::string_view> Patterns::without_match(
+    const std::vector<std::vector<std::string>>& names) const {
+  std::unordered_set<std::string_view> known;
   if (!plain_.empty()) {
     for (const auto& of_one : names) {
       for (const std::string& name : of_one)
         each_run(name, [&](std::string_view run) { known.emplace(run); });
     }
   }
-  std::vector<std::pair<std::size_t, std::string>> found;
-  for (const auto& [text, order] : plain_) {
-    if (!known.contains(of_first_expert(text))) found.emplace_back(order, text);
+  std::vector<std::pair<std::size_t, std::string_view>> found;
+  for (const auto& [order, text] : plain_) {
+    if (without_type(text)) continue;
+    const bool matched = has_expert(text) ? known.contains(of_first_expert(text)) : known.contains(text);
+    const bool first_of_it = places_.size() == plain_.size() || places_.at(text) == order;
+    if (!matched && first_of_it) found.emplace_back(order, text);
   }
+  const auto plain = static_cast<std::ptrdiff_t>(found.size());
   for (const auto& [order, pattern] : others_) {
     const bool any = std::any_of(names.begin(), names.end(), [&p = pattern](const auto& of_one) {
       return std::any_of(of_one.begin(), of_one.end(), [&p](const std::string& n) { return p.matches(n); });
     });
     if (!any && !without_type(pattern.text())) found.emplace_back(order, pattern.text());
   }
-  std::sort(found.begin(), found.end());
-  std::vector<std::string> out;
-  for (auto& [order, text] : found) {
-    if (!without_type(text)) out.push_back(std::move(text));
-  }
+  std::inplace_merge(found.begin(), found.begin() + plain, found.end());
+  std::vector<std::string_view> out;
+  out.reserve(found.size());
+  for (const auto& [order, text] : found) out.push_back(text);
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <regex>
 #include <string>
@@ -41,7 +42,8 @@ class Pattern {
 
   /// Whether it stands for itself.
   bool plain() const { return kind_ == Kind::plain; }
-  const std::string& text() const { return text_; }
+  const std::string& text() const& { return text_; }
+  std::string&& text() && { return std::move(text_); }
   /// Why an expression is not read: it is Python's alone ("(?<!" looks behind). Empty: it is.
   const std::string& unread() const { return unread_; }
   bool matches(const std::string& name) const;
@@ -71,12 +73,22 @@ void each_run(std::string_view name, Look look) {
 // looked up by the runs of a name's parts, the others are tried one by one.
 class Patterns {
  public:
+  Patterns() = default;
+  Patterns(Patterns&&) = default;
+  Patterns& operator=(Patterns&&) = default;
+  Patterns(const Patterns&) = delete;  // places_ looks into plain_
+  Patterns& operator=(const Patterns&) = delete;
+  ~Patterns() = default;
+
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
 
+  void reserve(std::size_t more) { places_.reserve(places_.size() + more); }
+
   void add(Pattern pattern) {
     if (pattern.plain()) {
-      plain_.emplace(pattern.text(), size_);
+      plain_.emplace_back(size_, std::move(pattern).text());
+      places_.emplace(plain_.back().second, size_);
     } else {
       others_.emplace_back(size_, std::move(pattern));
     }
@@ -86,13 +98,14 @@ class Patterns {
   /// Place of the first one that matches one of the names; nothing if none does.
   std::optional<std::size_t> first(const std::vector<std::string>& names) const;
 
-  /// Those that match none of `names`, in their order. Numbers of experts do not count: one of a layer stands
-  /// for all.
-  std::vector<std::string> without_match(const std::vector<std::vector<std::string>>& names) const;
+  /// Those that match none of `names`, in their order, each once; parts of what the patterns hold. Numbers of
+  /// experts do not count: one of a layer stands for all.
+  std::vector<std::string_view> without_match(const std::vector<std::vector<std::string>>& names) const;
 
  private:
   std::size_t size_ = 0;
-  std::unordered_map<std::string, std::size_t> plain_;  // to the first place
+  std::deque<std::pair<std::size_t, std::string>> plain_;     // a deque leaves texts where they are
+  std::unordered_map<std::string_view, std::size_t> places_;  // the first of each text
   std::vector<std::pair<std::size_t, Pattern>> others_;
 };
 

@@ -18,7 +18,9 @@ namespace {
 
 void exclude(const std::optional<Reader>& list, TypeRules& rules, Listed listed = Listed::names) {
   if (!list) return;
-  for (const Reader& item : list->items()) rules.exclude(Pattern(item, listed));
+  const std::vector<Reader> items = list->items();
+  rules.excluded.reserve(items.size());
+  for (const Reader& item : items) rules.exclude(Pattern(item, listed));
 }
 
 void read_kv(const Reader& r, TypeRules& rules) {

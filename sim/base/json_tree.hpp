@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -63,8 +64,9 @@ class JsonBuilder {
   /// JSON's.
   bool quoted(std::string_view& out) {
     const std::size_t begin = at_;
-    for (; at_ < in_.size() && in_[at_] != '"' && in_[at_] != '\\' && in_line(in_[at_]); ++at_) {
-    }
+    const auto stops = [&](char c) { return c == '"' || c == '\\' || !in_line(c); };
+    at_ = static_cast<std::size_t>(
+        std::find_if(in_.begin() + static_cast<std::ptrdiff_t>(begin), in_.end(), stops) - in_.begin());
     if (at_ == in_.size() || !in_line(in_[at_])) return false;
     if (in_[at_] == '"') {
       out = std::string_view(in_).substr(begin, at_++ - begin);

@@ -147,8 +147,27 @@ class SourceText {
     throw UserError({Diagnostic{location(place(offset_in_text)), std::move(what), {}}});
   }
 
+  // How many characters are so: in sums of a byte, of which compilers make many at a time, as most texts have
+  // none of those that the checks below look for one by one.
+  template <class Is>
+  std::size_t count(Is is) const {
+    constexpr std::size_t kMostOfAByte = 255;
+    std::size_t all = 0;
+    for (std::size_t from = 0; from < text_.size(); from += kMostOfAByte) {
+      unsigned char some = 0;
+      const std::size_t end = std::min(from + kMostOfAByte, text_.size());
+      for (std::size_t i = from; i < end; ++i)
+        some = static_cast<unsigned char>(some + (is(static_cast<unsigned char>(text_[i])) ? 1 : 0));
+      all += some;
+    }
+    return all;
+  }
+
   // yaml-cpp takes control characters and invalid UTF-8 as text, and guesses UTF-16 from NUL bytes.
   void check_characters() const {
+    const std::size_t plain =
+        count([](unsigned char c) { return (c >= 0x20 && c < 0x80) || c == '\t' || c == '\n'; });
+    if (plain == text_.size()) return;
     for (std::size_t i = 0; i < text_.size();) {
       const auto c = static_cast<unsigned char>(text_[i]);
       if (c < 0x20 && c != '\t' && c != '\n')
@@ -162,6 +181,8 @@ class SourceText {
   // yaml-cpp tokenises an open flow collection to its end before its first event, so its size and depth are
   // bounded here roughly (quotes and comments count too) and exactly in the event handler.
   void check_brackets() const {
+    const std::size_t open = count([](unsigned char c) { return c == '[' || c == '{'; });
+    if (open <= kMostBrackets && open + count([](unsigned char c) { return c == ','; }) <= kMostMarks) return;
     std::size_t depth = 0;
     std::size_t marks = 0;
     for (std::size_t i = 0; i < text_.size(); ++i) {
