@@ -57,11 +57,13 @@ Plan as_deployed(const Plan& p) {
 }
 
 // Its zigzag strategy splits one prompt: a step of several it computes without context parallelism
-// (layers/utils/cp_utils.py, prepare_context_parallel_metadata, near v0.5.14).
+// (layers/utils/cp_utils.py, prepare_context_parallel_metadata, near v0.5.14). The interleaved one, which
+// DeepSeek-V4 has, deals out the tokens of a step (layers/attention/dsa/utils.py:173-194).
 std::string sglang_context_unsaid(const Case& c, const Plan& p) {
-  if (sequences_of_step(c, p) > 1)
+  const bool interleaved = has_compression(c.model);
+  if (!interleaved && sequences_of_step(c, p) > 1)
     return "SGLang 0.5.14 shares one prompt at a time among context-parallel ranks";
-  if (architecture_of(c.system.device) == Architecture::blackwell)
+  if (!interleaved && architecture_of(c.system.device) == Architecture::blackwell)
     return "SGLang 0.5.14 shares prompts by FlashAttention 3, which does not run on Blackwell "
            "(layers/cp/base.py:72-78)";
   if (const auto refusal = refused_by("sglang", c, as_deployed(p)))
@@ -78,9 +80,15 @@ Deployment sglang_context_parallel(const Case& c, const Plan& p) {
   put(d.options, "--tp-size", p.dp * p.cp * p.tpa);
   put(d.options, "--attn-cp-size", p.cp);
   put(d.options, "--enable-prefill-cp");
-  put(d.options, "--cp-strategy", "zigzag");
+  // DeepSeek-V4 takes no other (srt/arg_groups/deepseek_v4_hook.py:78-82).
+  const bool interleaved = has_compression(c.model);
+  put(d.options, "--cp-strategy", interleaved ? "interleave" : "zigzag");
+  if (interleaved)
+    d.notes.emplace_back(
+        "it deals tokens out to its ranks one by one, where this plan was timed with two chunks on each: as "
+        "many tokens, bytes and pairs");
   // Sparse attention has kernels of its own, which it takes by itself (srt/server_args.py:3436-3474).
-  if (!has_sparse_latents(c.model)) put(d.options, "--attention-backend", "fa3");
+  if (!interleaved && !has_sparse_latents(c.model)) put(d.options, "--attention-backend", "fa3");
   // Context-parallel ranks hold copies of the experts where these are not spread over all of them.
   if (has_experts(c.model) && !spreads_experts(p)) put(d.options, "--moe-dp-size", p.cp);
   d.unsaid = sglang_context_unsaid(c, p);

@@ -32,10 +32,10 @@ Flags flags_of(const Case& c, const Plan& p) {
 }
 
 // distributed/parallel_state.py, initialize_model_parallel; layers/dp_attention.py. Under MLA prefill context
-// parallelism takes all of a group and leaves no choice of the others (server_args.py:3652-3681).
+// parallelism takes all of a group and leaves no choice of the others (server_args.py:3652-3681); of
+// DeepSeek-V4 likewise, with DeepEP's experts (deepseek_v4_hook.py:74-95, models/deepseek_v4.py:1574).
 EngineLayout layout_of(const Case& c, Flags f) {
-  const bool mla_cp = f.attn_cp > 1 && has_latents(c.model);
-  if (mla_cp) {
+  if (f.attn_cp > 1 && (has_latents(c.model) || has_compression(c.model))) {
     f.attn_cp = f.tp / f.dp;
     f.ep = f.tp;
     f.moe_dp = f.moe_dense_tp = 1;
@@ -75,7 +75,7 @@ bool of_qwen_moe(const Model& m) {
 Complaint cp_model(const Case& c, const Plan& p) {
   if (!prefill_cp(p)) return std::nullopt;
   if (has_recurrence(c.model)) return c.model.name + " has layers that keep a state";
-  if (has_latents(c.model) || of_qwen_moe(c.model)) return std::nullopt;
+  if (has_latents(c.model) || has_compression(c.model) || of_qwen_moe(c.model)) return std::nullopt;
   return c.model.name + " is neither of MLA nor a Qwen model with experts";
 }
 
@@ -109,7 +109,8 @@ Complaint cp_device(const Case& c, const Plan& p) {
 }
 
 Complaint cp_ranks(const Case& c, const Plan& p) {
-  if (!prefill_cp(p) || !has_sparse_latents(c.model) || p.ranks_per_stage() <= 8) return std::nullopt;
+  if (!prefill_cp(p) || p.ranks_per_stage() <= 8) return std::nullopt;
+  if (!has_sparse_latents(c.model) && !has_compression(c.model)) return std::nullopt;
   return fmt::format("{} of sparse attention on {} ranks", c.model.name, p.ranks_per_stage());
 }
 
@@ -273,10 +274,10 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: layers/linear.py:950-955@49e384ce9d",
      [](const Case& c, const Plan& p) { return uneven_kv_heads(c, layout(c, p).tpa); }},
     {"cp_model",
-     "prefill context parallelism is of DeepSeek's MLA and of Qwen models with experts, without layers that "
-     "keep a state",
-     "sgl-project/sglang python/sglang/srt: models/deepseek_v2.py:1528, models/qwen3_moe.py:971, "
-     "models/qwen2_moe.py:829@49e384ce9d",
+     "prefill context parallelism is of DeepSeek's MLA, of DeepSeek-V4 and of Qwen models with experts, "
+     "without layers that keep a state",
+     "sgl-project/sglang python/sglang/srt: models/deepseek_v2.py:1528, models/deepseek_v4.py:282, "
+     "models/qwen3_moe.py:971, models/qwen2_moe.py:829@49e384ce9d",
      cp_model},
     {"cp_device",
      "prefill context parallelism under MLA: FlashAttention 3, on Hopper; of sparse attention verified there",
@@ -288,9 +289,8 @@ constexpr LaunchRule kPlans[]{
     {"stages", "models run in stages whose class hands its hidden states on",
      "sgl-project/sglang python/sglang/srt: model_executor/model_runner.py:591-599@49e384ce9d", stages},
     {"attention_layout",
-     "TP is all ranks of a stage, data and context parallelism are parts of it; under MLA context "
-     "parallelism "
-     "leaves no attention TP",
+     "TP is all ranks of a stage, data and context parallelism are parts of it; under MLA and of DeepSeek-V4 "
+     "context parallelism leaves no attention TP",
      "sgl-project/sglang python/sglang/srt: layers/dp_attention.py:245-259, "
      "server_args.py:3652-3681@49e384ce9d",
      [](const Case& c, const Plan& p) { return other_attention(c, p, layout(c, p)); }},

@@ -64,7 +64,7 @@ std::vector<RequestRows> ContextStep::request_rows(int k) const {
 }
 
 void ContextStep::declare_slots() {
-  q = per_query("q", heads.q * heads.qk, act_bytes());
+  declare_queries();
   kv = uneven(
       "kv", [&](int k) { return shardline::rows(keys(k)); }, heads.kv_width(), kv_bytes());
   held = kv;
@@ -74,6 +74,10 @@ void ContextStep::declare_slots() {
     kv_up_ = message("W kv up", a.kv_lora_rank, static_cast<double>(heads.q) * (a.nope_dim + a.v_dim),
                      bytes_per_element(c.precision.of(Module::attention).weights));
   }
+}
+
+void ContextStep::declare_queries() {
+  q = per_query("q", heads.q * heads.qk, act_bytes());
   out = per_query("out", heads.q * heads.v, act_bytes());
   out_lse = per_query("lse", heads.q, 4);
   if (heads.sinks) sinks_ = message("sinks", 1, heads.q, act_bytes());

@@ -68,6 +68,8 @@ class ContextStep {
 
   /// Declares the slots below. Call first when flow() is set.
   void declare_slots();
+  /// Those of queries and results alone, and of sinks, for steps that bring their keys themselves.
+  void declare_queries();
   /// Queries, keys and values are inputs, the attention output is the output.
   void bind_attention();
   /// Sinks alone, of a kind that has some.
@@ -77,6 +79,7 @@ class ContextStep {
   Dataflow* flow() const { return b.flow(); }
   SlotId q = 0, kv = 0, out = 0, out_lse = 0;
   SlotId held = 0;  // what of `kv` is cached and sent: latents, or `kv` itself
+  SlotId sinks() const { return sinks_; }
   double act_bytes() const { return bytes_per_element(c.precision.activations); }
   /// Of a number of a cached row, the row's scales among them.
   double kv_bytes() const;

@@ -66,6 +66,70 @@ void ContextStep::attend_gathered() {
 
 namespace {
 
+constexpr double kGatheredWord = 4;  // bytes of a score and of a position
+
+template <class F>
+void for_each_gatherer(const ContextStep& s, F f) {
+  for (int k = 0; s.flow() && k < s.p.cp; ++k) {
+    for (int t = 0; t < s.p.tpa; ++t) f(s.rank(k, t), k, t);
+  }
+}
+
+Region query_columns(const ContextStep& s, SlotId slot, int k, std::int64_t column, std::int64_t columns) {
+  return {slot, 0, rows(s.queries(k)), column, columns};
+}
+
+}  // namespace
+
+SlotId score_gathered(ContextStep& s, SlotId keys, const Tokens& list, int ratio) {
+  if (!s.flow()) return 0;
+  Dataflow& f = *s.flow();
+  const SparseIndex& index = *s.a.index;
+  const std::int64_t width = std::int64_t{index.heads} * index.dim, all = rows(list);
+  const SlotId queries_in = s.per_query("index queries", static_cast<double>(width), kGatheredWord),
+               weights = s.per_query("index weights", index.heads, kGatheredWord),
+               scores = s.per_query("scores", static_cast<double>(all), kGatheredWord);
+  Action action;
+  action.function = Function::index_scores;
+  action.heads = index.heads;
+  action.qk_dim = index.dim;
+  action.ratio = ratio;
+  action.keys = f.tokens(list);
+  for_each_gatherer(s, [&](int r, int k, int) {
+    action.rank = r;
+    action.queries = f.tokens(s.queries(k));
+    f.inputs.push_back({queries_in, r, Whole::index_query, action.queries, f.range(0, width), s.kind()});
+    f.inputs.push_back({weights, r, Whole::index_weight, action.queries, f.range(0, index.heads), s.kind()});
+    f.act(s.b.previous(), action,
+          std::array{query_columns(s, queries_in, k, 0, width), query_columns(s, weights, k, 0, index.heads),
+                     Region{keys, 0, all, 0, index.dim}, query_columns(s, scores, k, 0, all)});
+  });
+  return scores;
+}
+
+SlotId keep_gathered(ContextStep& s, SlotId scores, const Tokens& list, std::int64_t kept,
+                     std::int64_t choices) {
+  if (!s.flow()) return 0;
+  const std::int64_t columns = rows(list);
+  const SlotId best = s.per_query("best scores", static_cast<double>(kept * choices), kGatheredWord),
+               chosen = s.per_query("chosen keys", static_cast<double>(kept * choices), kGatheredWord);
+  Action action;
+  action.function = Function::choose;
+  action.keys = s.flow()->tokens(list);
+  for_each_gatherer(s, [&](int r, int k, int) {
+    action.rank = r;
+    action.queries = s.flow()->tokens(s.queries(k));
+    for (std::int64_t h = 0; h < choices; ++h)
+      s.flow()->act(
+          s.b.previous(), action,
+          std::array{query_columns(s, scores, k, h * columns, columns),
+                     query_columns(s, best, k, h * kept, kept), query_columns(s, chosen, k, h * kept, kept)});
+  });
+  return chosen;
+}
+
+namespace {
+
 // Every method adds an op and says what it does.
 class GatheredChoice {
  public:
@@ -107,25 +171,11 @@ class GatheredChoice {
   // Choices of a row: one, or of blocks one for each of the rank's KV heads.
   int choices() const { return in_blocks() ? static_cast<int>(rank_index_heads(s_.a, s_.p)) : 1; }
   Region queries(SlotId slot, int k, std::int64_t column, std::int64_t columns) const {
-    return {slot, 0, rows(s_.queries(k)), column, columns};
+    return query_columns(s_, slot, k, column, columns);
   }
-  template <class F>
-  void for_each_rank(F f) const {
-    for (int k = 0; flow() && k < s_.p.cp; ++k) {
-      for (int t = 0; t < s_.p.tpa; ++t) f(s_.rank(k, t), k, t);
-    }
-  }
-  // An op with the shape of each rank's intervals of queries.
   template <class F>
   void add(const char* name, Dtype math, F shape) {
-    const auto of = [&](int k) {
-      const RankQueries& part = parts_[static_cast<std::size_t>(k)];
-      auto s = shape(part.intervals);
-      s.requests = part.requests;
-      return s;
-    };
-    s_.b.indexed(name, Part::attention, s_.c.precision.kv, math, of(0));
-    s_.vary([&](int k) { return Shape(of(k)); });
+    add_for_intervals(s_, parts_, name, math, shape);
   }
 
   // Rows of all ranks, then in the order of their positions, request by request.
@@ -134,7 +184,7 @@ class GatheredChoice {
     const SlotId gathered = s_.message(name, rows_, static_cast<double>(columns), bytes);
     const SlotId padding =
         s_.message("padding", s_.layout.key_message * s_.p.cp, static_cast<double>(columns), bytes);
-    for_each_rank([&](int r, int k, int t) {
+    for_each_gatherer(s_, [&](int r, int k, int t) {
       for (int to = 0; to < s_.p.cp; ++to) {
         std::int64_t row = 0;
         const auto move = [&](SlotId target, std::int64_t at, std::int64_t count) {
@@ -165,39 +215,19 @@ class GatheredChoice {
     const double bytes = index_row_bytes(s_.a, s_.c.precision.kv) / static_cast<double>(dim);
     const SlotId own = s_.uneven(
         "index keys", [&](int k) { return rows(s_.keys(k)); }, static_cast<double>(dim), bytes);
-    for_each_rank([&](int r, int k, int) {
+    for_each_gatherer(s_, [&](int r, int k, int) {
       flow()->inputs.push_back(
           {own, r, Whole::index_key, flow()->tokens(s_.keys(k)), flow()->range(0, dim), kind()});
     });
     const SlotId keys = gather("gather index keys", "order index keys", own, dim, bytes);
     const IndexOps of(s_.c, s_.a, s_.p, share_, Asked::prefill);
     add("score keys", of.math(), [&](std::span<const Segment> part) { return of.scores(part); });
-    in_blocks() ? score_blocks(keys) : score(keys);
+    if (in_blocks())
+      score_blocks(keys);
+    else
+      scores_ = score_gathered(s_, keys, all_, 1);
     add("choose keys", of.math(), [&](std::span<const Segment> part) { return of.choice(part); });
-    keep_best();
-  }
-
-  void score(SlotId keys) {
-    if (!flow()) return;
-    Dataflow& f = *flow();
-    const std::int64_t width = std::int64_t{index_.heads} * index_.dim;
-    const SlotId queries_in = s_.per_query("index queries", static_cast<double>(width), kWord),
-                 weights = s_.per_query("index weights", index_.heads, kWord);
-    scores_ = s_.per_query("scores", static_cast<double>(rows_), kWord);
-    Action action;
-    action.function = Function::index_scores;
-    action.heads = index_.heads;
-    action.qk_dim = index_.dim;
-    action.keys = f.tokens(all_);
-    for_each_rank([&](int r, int k, int) {
-      action.rank = r;
-      action.queries = f.tokens(s_.queries(k));
-      f.inputs.push_back({queries_in, r, Whole::index_query, action.queries, f.range(0, width), kind()});
-      f.inputs.push_back({weights, r, Whole::index_weight, action.queries, f.range(0, index_.heads), kind()});
-      f.act(s_.b.previous(), action,
-            std::array{queries(queries_in, k, 0, width), queries(weights, k, 0, index_.heads),
-                       Region{keys, 0, rows_, 0, index_.dim}, queries(scores_, k, 0, rows_)});
-    });
+    chosen_ = keep_gathered(s_, scores_, scored_keys(), kept_, choices());
   }
 
   void score_blocks(SlotId keys) {
@@ -205,11 +235,11 @@ class GatheredChoice {
     Dataflow& f = *flow();
     const int heads = choices();
     const std::int64_t width = std::int64_t{heads} * index_.dim, scored = rows(scored_keys());
-    const SlotId queries_in = s_.per_query("index queries", static_cast<double>(width), kWord);
-    scores_ = s_.per_query("scores of blocks", static_cast<double>(heads * scored), kWord);
+    const SlotId queries_in = s_.per_query("index queries", static_cast<double>(width), kGatheredWord);
+    scores_ = s_.per_query("scores of blocks", static_cast<double>(heads * scored), kGatheredWord);
     Action action = block_scores_action(index_);
     action.keys = f.tokens(all_);
-    for_each_rank([&](int r, int k, int t) {
+    for_each_gatherer(s_, [&](int r, int k, int t) {
       const std::int64_t first = std::int64_t{s_.first_kv(t)} * index_.dim;
       action.rank = r;
       action.queries = f.tokens(s_.queries(k));
@@ -229,28 +259,10 @@ class GatheredChoice {
     return list;
   }
 
-  void keep_best() {
-    if (!flow()) return;
-    const std::int64_t heads = choices(), columns = rows(scored_keys());
-    const SlotId best = s_.per_query("best scores", static_cast<double>(kept_ * heads), kWord);
-    chosen_ = s_.per_query("chosen keys", static_cast<double>(kept_ * heads), kWord);
-    Action action;
-    action.function = Function::choose;
-    action.keys = flow()->tokens(scored_keys());
-    for_each_rank([&](int r, int k, int) {
-      action.rank = r;
-      action.queries = flow()->tokens(s_.queries(k));
-      for (std::int64_t h = 0; h < heads; ++h)
-        flow()->act(s_.b.previous(), action,
-                    std::array{queries(scores_, k, h * columns, columns), queries(best, k, h * kept_, kept_),
-                               queries(chosen_, k, h * kept_, kept_)});
-    });
-  }
-
   void bind_choice() {
     if (!flow()) return;
-    chosen_ = s_.per_query("keys that an earlier layer chose", kept_, kWord);
-    for_each_rank([&](int r, int k, int) {
+    chosen_ = s_.per_query("keys that an earlier layer chose", kept_, kGatheredWord);
+    for_each_gatherer(s_, [&](int r, int k, int) {
       flow()->inputs.push_back(
           {chosen_, r, Whole::chosen, flow()->tokens(s_.queries(k)), flow()->range(0, kept_), kind()});
     });
@@ -266,7 +278,7 @@ class GatheredChoice {
     action.chosen = true;
     action.block = index_.block;
     action.keys = flow()->tokens(all_);
-    for_each_rank([&](int r, int k, int) {
+    for_each_gatherer(s_, [&](int r, int k, int) {
       action.rank = r;
       action.queries = flow()->tokens(s_.queries(k));
       flow()->act(
@@ -276,8 +288,6 @@ class GatheredChoice {
                      queries(chosen_, k, 0, std::int64_t{kept_} * choices())});
     });
   }
-
-  static constexpr double kWord = 4;  // bytes of a score and of a position
 
   ContextStep& s_;
   const CacheShare share_;  // of the gathered caches: whole

@@ -112,6 +112,28 @@ TEST(Deploy, SglangsContextParallelismHasLimits) {
               HasSubstr("does not run on Blackwell"));
   EXPECT_THAT(unsaid("llama-3.1-70b", "h100-hgx", "allgather_kv:cp=2,tpa=4,tpf=4", 1),
               HasSubstr("neither of MLA nor a Qwen model with experts"));
+  // DeepSeek-V4: any number of prompts, attention not under TP, experts on all ranks, one machine.
+  EXPECT_EQ(unsaid("deepseek-v4-pro", "h200-hgx", "allgather_kv:cp=8,tpa=1,ep=8", 2), "");
+  EXPECT_EQ(unsaid("deepseek-v4-pro", "gb200-nvl72", "allgather_kv:cp=8,tpa=1,ep=8", 1), "");
+  EXPECT_NE(unsaid("deepseek-v4-pro", "h200-hgx", "allgather_kv:cp=4,tpa=2,ep=8", 1), "");
+  EXPECT_NE(unsaid("deepseek-v4-pro", "h200-hgx", "allgather_kv:cp=8,tpa=1,tpf=1", 1), "");
+  EXPECT_THAT(unsaid("deepseek-v4-pro", "gb200-nvl72", "allgather_kv:cp=16,tpa=1,ep=16", 1),
+              HasSubstr("on 16 ranks"));
+}
+
+// DeepSeek-V4's tokens are interleaved, and its kernels are its own.
+TEST(Deploy, SglangInterleavesTheTokensOfDeepSeekV4) {
+  Case c = decode_case("deepseek-v4-pro", "h200-hgx", 32'768);
+  c.batch = prefill_batch({{0, 32'768}});
+  c.precision = all_bf16();
+  for (const Deployment& d : of(c, "allgather_kv:cp=8,tpa=1,ep=8")) {
+    if (d.engine != "SGLang") continue;
+    EXPECT_THAT(options_text(d), HasSubstr("--attn-cp-size 8 --enable-prefill-cp --cp-strategy interleave"));
+    EXPECT_THAT(options_text(d), Not(HasSubstr("fa3")));
+    EXPECT_THAT(d.notes, Contains(HasSubstr("one by one")));
+    return;
+  }
+  FAIL() << "nothing of SGLang";
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace {
 
 class Liveness {
  public:
-  explicit Liveness(const Dataflow& flow) : flow_(flow), useful_(flow.moves.size(), false) {
+  Liveness(const Dataflow& flow, Effect effect)
+      : flow_(flow), effect_(effect), useful_(flow.moves.size(), false) {
     for (const Extent& e : flow.extents) live_[{e.slot, e.rank}].setZero(e.rows, e.columns);
     for (const Binding& b : flow.outputs) {
       Matrix<char>& m = live_[{b.slot, b.rank}];
@@ -73,6 +74,9 @@ class Liveness {
   /// Input i of an action whose results matter in these rows.
   void mark(OpIndex op, const Action& a, std::size_t i, const std::vector<bool>& rows_live) {
     const auto regions = flow_.regions_of(a);
+    const bool of_choice = a.function == Function::choose || a.function == Function::choose_among ||
+                           (a.chosen && (i == 1 || i + 1 == regions.size()));
+    if (effect_ == Effect::sure && of_choice) return;
     View<char> input = view(a.rank, regions[i]);
     // Every row of a choice may decide which rows are chosen.
     const bool multiplies = a.function == Function::gemm || a.function == Function::gemm_per_head ||
@@ -116,14 +120,15 @@ class Liveness {
   }
 
   const Dataflow& flow_;
+  const Effect effect_;
   std::map<std::pair<SlotId, int>, Matrix<char>> live_;
   std::vector<bool> useful_;
 };
 
 }  // namespace
 
-std::vector<bool> useful_moves(const Schedule& s) {
-  Liveness liveness(*s.flow);
+std::vector<bool> useful_moves(const Schedule& s, Effect effect) {
+  Liveness liveness(*s.flow, effect);
   const std::vector<BlockIndex> blocks = block_order(s);
   for (auto b = blocks.rbegin(); b != blocks.rend(); ++b) {
     for (std::uint32_t op = s.blocks[*b].last; op-- > s.blocks[*b].first;) {

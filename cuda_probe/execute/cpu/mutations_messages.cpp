@@ -11,9 +11,9 @@ bool empty(const Move& m) { return m.source.rows == 0 || m.source.columns == 0; 
 
 /// Moves that matter: what they bring has an effect, and is not of attends that saw nothing, whose results
 /// are alike.
-std::vector<bool> moves_that_matter(const Schedule& s) {
+std::vector<bool> moves_that_matter(const Schedule& s, Effect effect = Effect::possible) {
   const Dataflow& flow = *s.flow;
-  std::vector<bool> matter = useful_moves(s);
+  std::vector<bool> matter = useful_moves(s, effect);
   for (std::size_t i = 0; i < matter.size(); ++i) {
     const Move& m = flow.moves[i];
     matter[i] = matter[i] && contributes(flow, op_of_move(flow, i), m.from, m.source);
@@ -23,18 +23,18 @@ std::vector<bool> moves_that_matter(const Schedule& s) {
 
 /// A move that matters.
 template <class Change>
-bool change_move(Schedule& s, Random& random, Change change) {
+bool change_move(Schedule& s, Random& random, Change change, Effect effect = Effect::possible) {
   Dataflow& flow = *s.flow;
-  const std::vector<bool> useful = moves_that_matter(s);
+  const std::vector<bool> useful = moves_that_matter(s, effect);
   return at_random(flow.moves.size(), random,
                    [&](std::size_t i) { return useful[i] && change(flow.moves[i]); });
 }
 
 /// Two moves of one op, one of which matters.
 template <class Change>
-bool change_moves(Schedule& s, Random& random, Change change) {
+bool change_moves(Schedule& s, Random& random, Change change, Effect effect = Effect::possible) {
   Dataflow& flow = *s.flow;
-  const std::vector<bool> useful = moves_that_matter(s);
+  const std::vector<bool> useful = moves_that_matter(s, effect);
   return at_random(flow.ops.size(), random, [&](std::size_t op) {
     const OpFlow& part = flow.ops[op];
     return at_random(part.moves, random, [&](std::size_t i) {
@@ -151,22 +151,27 @@ bool message_dropped(Schedule& s, Random& random) {
 }
 
 bool wrong_sender(Schedule& s, Random& random) {
-  return change_moves(s, random, [&](const Op& op, Move& a, Move& b) {
-    // Contributions to one sum may be exchanged.
-    if (a.from == b.from || !same_group(op.group, a.from, b.from) || ((a.add || b.add) && a.to == b.to))
-      return false;
-    if (a.to == b.to && weighs_only(*s.flow, a) && weighs_only(*s.flow, b)) return false;
-    std::swap(a.from, b.from);
-    return true;
-  });
+  return change_moves(
+      s, random,
+      [&](const Op& op, Move& a, Move& b) {
+        // Contributions to one sum may be exchanged.
+        if (a.from == b.from || !same_group(op.group, a.from, b.from) || ((a.add || b.add) && a.to == b.to))
+          return false;
+        if (a.to == b.to && weighs_only(*s.flow, a) && weighs_only(*s.flow, b)) return false;
+        std::swap(a.from, b.from);
+        return true;
+      },
+      Effect::sure);
 }
 
 bool message_row_offset(Schedule& s, Random& random) {
-  return change_move(s, random, [&](Move& m) { return shift_row(*s.flow, m.from, m.source); });
+  return change_move(
+      s, random, [&](Move& m) { return shift_row(*s.flow, m.from, m.source); }, Effect::sure);
 }
 
 bool message_lands_off(Schedule& s, Random& random) {
-  return change_move(s, random, [&](Move& m) { return shift_row(*s.flow, m.to, m.target); });
+  return change_move(
+      s, random, [&](Move& m) { return shift_row(*s.flow, m.to, m.target); }, Effect::sure);
 }
 
 bool contribution_dropped(Schedule& s, Random& random) {
