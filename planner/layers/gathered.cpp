@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "models/model/cache.hpp"
@@ -152,31 +153,70 @@ class GatheredChoice {
   }
 
   void run() {
-    if (s_.flow()) {
-      s_.declare_slots();
-      s_.bind_attention();
-    }
-    index_.shared ? bind_choice() : choose();
+    begin();
     const SlotId held = gather("gather KV", "order KV", s_.kv, count_of(s_.heads.kv_width()), s_.kv_bytes());
-    attend(held);
+    add("attend chosen", s_.c.precision.math, [&](std::span<const Segment> part) {
+      return sparse_attend_shape(s_.c, s_.a, s_.p, share_, part, Asked::prefill);
+    });
+    for (int k = 0; flow() && k < s_.p.cp; ++k)
+      attend_flow(k, all_, {held, 0, rows_, 0, count_of(s_.heads.kv_width())}, s_.out, s_.out_lse);
     if (has_latents(s_.a)) s_.value_up();
     const OpIndex computed = s_.b.previous();
     s_.end_iteration({&computed, 1});
   }
 
+  // As attend_pass_kv() does of all keys: what a rank holds in an iteration is attended to where it was
+  // chosen.
+  void run_ring() {
+    begin();
+    const auto width = static_cast<double>(s_.heads.kv_width());
+    const long long rows = s_.layout.key_message;
+    const std::array<SlotId, 2> received{s_.message("KV received, even", rows, width, s_.kv_bytes()),
+                                         s_.message("KV received, odd", rows, width, s_.kv_bytes())};
+    const SlotId partial = s_.per_query("partial out", s_.heads.q * s_.heads.v, s_.act_bytes()),
+                 partial_lse = s_.per_query("partial lse", s_.heads.q, 4);
+    const auto seen = [&](int k, int j) { return keys_before(s_.queries(k), k, j) > 0; };
+    OpIndex start = s_.b.previous();
+    for (int j = 0; j < s_.ring.size; ++j) {
+      const bool last = j + 1 == s_.ring.size;
+      const SlotId held = j == 0 ? s_.kv : received[static_cast<std::size_t>((j - 1) % 2)];
+      OpIndex sent = start;
+      if (!last) {
+        s_.b.after({&start, 1});
+        sent = s_.pass_on("pass KV", held, received[static_cast<std::size_t>(j % 2)], rows, width,
+                          s_.kv_bytes());
+      }
+      s_.b.after(j == 0 && s_.c.persistent_kv ? std::span(&sent, 1) : std::span(&start, 1));
+      attend_part(j, held, j == 0 ? s_.out : partial, j == 0 ? s_.out_lse : partial_lse);
+      OpIndex computed = s_.b.previous();
+      if (j > 0) {
+        s_.b.after({&computed, 1});
+        computed = s_.merge("merge", {{s_.out, s_.out_lse}, {partial, partial_lse}},
+                            [&](int k, std::size_t i) { return i == 0 || seen(k, j); });
+      }
+      const OpIndex both[2] = {computed, sent};
+      start = s_.end_iteration({both, last ? 1u : 2u});
+    }
+    if (has_latents(s_.a)) s_.value_up();
+  }
+
  private:
+  void begin() {
+    if (s_.flow()) {
+      s_.declare_slots();
+      s_.bind_attention();
+    }
+    index_.shared ? bind_choice() : choose();
+  }
   Dataflow* flow() const { return s_.flow(); }
-  int kind() const { return s_.kind(); }
-  bool in_blocks() const { return index_.block > 1; }
+  // (query, key) pairs of these queries of rank k with the keys that it holds in iteration j.
+  Count keys_before(TokenView queries, int k, int j) const {
+    return causal_pairs(queries, s_.keys(s_.behind(k, j)), Reach{});
+  }
   // Choices of a row: one, or of blocks one for each of the rank's KV heads.
+  bool in_blocks() const { return index_.block > 1; }
   int choices() const { return in_blocks() ? static_cast<int>(rank_index_heads(s_.a, s_.p)) : 1; }
-  Region queries(SlotId slot, int k, std::int64_t column, std::int64_t columns) const {
-    return query_columns(s_, slot, k, column, columns);
-  }
-  template <class F>
-  void add(const char* name, Dtype math, F shape) {
-    add_for_intervals(s_, parts_, name, math, shape);
-  }
+  void add(const char* name, Dtype math, auto shape) { add_for_intervals(s_, parts_, name, math, shape); }
 
   // Rows of all ranks, then in the order of their positions, request by request.
   SlotId gather(const char* name, const char* order, SlotId own, std::int64_t columns, double bytes) {
@@ -217,7 +257,7 @@ class GatheredChoice {
         "index keys", [&](int k) { return rows(s_.keys(k)); }, static_cast<double>(dim), bytes);
     for_each_gatherer(s_, [&](int r, int k, int) {
       flow()->inputs.push_back(
-          {own, r, Whole::index_key, flow()->tokens(s_.keys(k)), flow()->range(0, dim), kind()});
+          {own, r, Whole::index_key, flow()->tokens(s_.keys(k)), flow()->range(0, dim), s_.kind()});
     });
     const SlotId keys = gather("gather index keys", "order index keys", own, dim, bytes);
     const IndexOps of(s_.c, s_.a, s_.p, share_, Asked::prefill);
@@ -244,11 +284,12 @@ class GatheredChoice {
       action.rank = r;
       action.queries = f.tokens(s_.queries(k));
       f.inputs.push_back(
-          {queries_in, r, Whole::index_query, action.queries, f.range(first, first + width), kind()});
+          {queries_in, r, Whole::index_query, action.queries, f.range(first, first + width), s_.kind()});
       for (std::int64_t h = 0; h < heads; ++h)
         f.act(s_.b.previous(), action,
-              std::array{queries(queries_in, k, h * index_.dim, index_.dim),
-                         Region{keys, 0, rows_, 0, index_.dim}, queries(scores_, k, h * scored, scored)});
+              std::array{query_columns(s_, queries_in, k, h * index_.dim, index_.dim),
+                         Region{keys, 0, rows_, 0, index_.dim},
+                         query_columns(s_, scores_, k, h * scored, scored)});
     });
   }
 
@@ -264,29 +305,54 @@ class GatheredChoice {
     chosen_ = s_.per_query("keys that an earlier layer chose", kept_, kGatheredWord);
     for_each_gatherer(s_, [&](int r, int k, int) {
       flow()->inputs.push_back(
-          {chosen_, r, Whole::chosen, flow()->tokens(s_.queries(k)), flow()->range(0, kept_), kind()});
+          {chosen_, r, Whole::chosen, flow()->tokens(s_.queries(k)), flow()->range(0, kept_), s_.kind()});
     });
   }
 
-  void attend(SlotId keys) {
-    add("attend chosen", s_.c.precision.math, [&](std::span<const Segment> part) {
-      return sparse_attend_shape(s_.c, s_.a, s_.p, share_, part, Asked::prefill);
-    });
-    if (!flow()) return;
+  // Of what was chosen the part that is there in iteration j: as much of it as of the keys that a query sees.
+  void attend_part(int j, SlotId keys, SlotId out, SlotId lse) {
+    const auto of = [&](int k) {
+      const RankQueries& part = parts_[static_cast<std::size_t>(k)];
+      AttendSparseShape s = sparse_attend_shape(s_.c, s_.a, s_.p, share_, part.intervals, Asked::prefill);
+      s.requests = part.requests;
+      s.spread = true;
+      s.pairs = 0;
+      for (const Interval& i : s_.queries(k)) {
+        if (i.request == kPadding || i.size() == 0) continue;
+        const Segment segment{i.begin, i.size()};
+        const double there =
+            static_cast<double>(keys_before({&i, 1}, k, j)) / static_cast<double>(pairs_of(Reach{}, segment));
+        s.pairs +=
+            static_cast<Count>(std::ceil(static_cast<double>(chosen_pairs(index_, segment)) * there - 1e-6));
+      }
+      s.kv_rows = std::min<Count>(s.pairs, real_rows(s_.keys(s_.behind(k, j))));
+      if (keys_before(s_.queries(k), k, j) == 0) s.q_rows = s.requests = s.candidates = 0;
+      return s;
+    };
+    s_.b.indexed("attend chosen", Part::attention, s_.c.precision.kv, s_.c.precision.math, of(0));
+    s_.vary([&](int k) { return Shape(of(k)); });
+    for (int k = 0; flow() && k < s_.p.cp; ++k) {
+      if (keys_before(s_.queries(k), k, j) > 0)
+        attend_flow(k, s_.keys(s_.behind(k, j)), s_.whole(keys, s_.layout.key_message, s_.heads.kv_width()),
+                    out, lse);
+    }
+  }
+
+  // Rank k attends to what it has chosen of these keys.
+  void attend_flow(int k, const Tokens& list, const Region& keys, SlotId out, SlotId lse) {
     const LocalHeads& h = s_.heads;
     Action action = attend_action(h, h.q);
     action.chosen = true;
     action.block = index_.block;
-    action.keys = flow()->tokens(all_);
-    for_each_gatherer(s_, [&](int r, int k, int) {
-      action.rank = r;
-      action.queries = flow()->tokens(s_.queries(k));
-      flow()->act(
-          s_.b.previous(), action,
-          std::array{s_.all_queries(s_.q, k, h.q * h.qk), Region{keys, 0, rows_, 0, count_of(h.kv_width())},
-                     s_.all_queries(s_.out, k, h.q * h.v), s_.all_queries(s_.out_lse, k, h.q),
-                     queries(chosen_, k, 0, std::int64_t{kept_} * choices())});
-    });
+    action.keys = flow()->tokens(list);
+    action.queries = flow()->tokens(s_.queries(k));
+    for (int t = 0; t < s_.p.tpa; ++t) {
+      action.rank = s_.rank(k, t);
+      flow()->act(s_.b.previous(), action,
+                  std::array{s_.all_queries(s_.q, k, h.q * h.qk), keys, s_.all_queries(out, k, h.q * h.v),
+                             s_.all_queries(lse, k, h.q),
+                             query_columns(s_, chosen_, k, 0, std::int64_t{kept_} * choices())});
+    }
   }
 
   ContextStep& s_;
@@ -303,13 +369,31 @@ class GatheredChoice {
 }  // namespace
 
 void attend_gathered_choice(ContextStep& s) { GatheredChoice(s).run(); }
+void attend_ring_choice(ContextStep& s) { GatheredChoice(s).run_ring(); }
 
+namespace {
+
+// Of all ranks together, padded [C3].
+double message_rows(const Case& c, const Attention& a, const Plan& p) {
+  const double number = bytes_per_element(c.precision.kv) * prefill_heads(a, p).held_width();
+  return key_message(c, a, p).value / number * p.cp;
+}
+
+}  // namespace
+
+// Rows as they come and in their order; index keys stay in theirs meanwhile.
 Bytes gathered_choice_buffers(const Case& c, const Attention& a, const Plan& p) {
   const double row = kv_bytes_per_token(c, a, p), index = index_row_bytes(a, c.precision.kv);
-  // Rows as they come and in their order; index keys stay in theirs meanwhile.
-  const double number = bytes_per_element(c.precision.kv) * prefill_heads(a, p).held_width();
-  const double rows = key_message(c, a, p).value / number;
-  return Bytes(rows * p.cp * (2 * (row - index) + index));
+  return Bytes(message_rows(c, a, p) * (2 * (row - index) + index));
+}
+
+// Index keys in their order, beside them as they came; or two messages of rows, and a partial output.
+Bytes ring_choice_buffers(const Case& c, const Attention& a, const Plan& p) {
+  const double row = kv_bytes_per_token(c, a, p), index = index_row_bytes(a, c.precision.kv);
+  const double rows = message_rows(c, a, p), passed = 2 * rows / p.cp * (row - index);
+  const LocalHeads h = decode_heads(a, p);
+  const double partial = prefill_rows(c, p) * h.q * (h.v * activation_size(c) + 4);
+  return Bytes(rows * index + std::max(rows * index, passed + partial));
 }
 
 }  // namespace shardline

@@ -15,7 +15,11 @@ namespace shardline {
 /// python/sglang/srt: layers/attention/dsa/dsa_indexer.py:554, models/deepseek_v2.py:1923,
 /// layers/utils/cp_utils.py:310), which reorders what it gathers.
 void attend_gathered_choice(ContextStep& s);
-/// [P5] Its buffers.
+/// [C25] The same choice; then latents (of blocks keys and values) stay where they are and travel round the
+/// ring, and a rank attends to what it has chosen of those that it holds, until it has seen all.
+void attend_ring_choice(ContextStep& s);
+/// [P5] Their buffers.
+Bytes ring_choice_buffers(const Case& c, const Attention& a, const Plan& p);
 Bytes gathered_choice_buffers(const Case& c, const Attention& a, const Plan& p);
 
 /// [C24] Compressed attention: every rank has all caches, gathers what new tokens add to the window and the

@@ -4,10 +4,12 @@
 // travel, and each rank expands what it receives. Of windows and chunks of positions a rank attends in the
 // iterations whose keys its queries reach, and the ring ends with the last one in which any rank does
 // (lucidrains' ring-attention-pytorch 0.5.20, ring_flash_attention_cuda.py: max_ring_passes; there all ranks
-// do as many). Learned sinks join the softmax in iteration 0, where every query sees itself.
+// do as many). Learned sinks join the softmax in iteration 0, where every query sees itself. Where an index
+// chooses keys, those of the index are gathered before and each rank chooses among all of them [C25].
 #include <array>
 
 #include "planner/layers/context_step.hpp"
+#include "planner/layers/gathered.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/strategies/table.hpp"
 
@@ -75,6 +77,12 @@ void enumerate(const Case& c, int gpus, const SearchSpace& space, std::vector<Pl
   });
 }
 
+void attention(ContextStep& step) { step.a.sparse() ? attend_ring_choice(step) : attend_pass_kv(step); }
+
+Bytes buffers(const Case& c, const Attention& a, const Plan& p) {
+  return a.sparse() ? ring_choice_buffers(c, a, p) : ring_buffers(c, a, p);
+}
+
 void deal(Placement& to, const Plan& p, int request, long long fresh) {
   if (p[kLayout] == Layout::zigzag) return to.prefill(request, fresh);
   to.append(request, interval_counts(fresh, p.cp, {}));
@@ -99,12 +107,13 @@ const Strategy kRingPassKv{
     .options = kOptions,
     .weights = WeightSharing::attention_tp,
     .local_attention = true,
+    .chosen_keys = true,
     .states = true,
     .deployed_as = "allgather_kv",
     .enumerate = enumerate,
-    .prefill_attention = attend_pass_kv,
+    .prefill_attention = attention,
     .deal = deal,
-    .prefill_buffers = ring_buffers,
+    .prefill_buffers = buffers,
     .verify = verify,
 };
 

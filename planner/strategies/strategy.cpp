@@ -131,14 +131,17 @@ long long longest_fresh(const Case& c) {
   return longest;
 }
 
-// ": allgather_kv does": the first row of the table that runs the case's layers in its steps, of those that
-// shard tokens as `s` does if there is one.
+// ": allgather_kv does": of the rows that run the case's layers in its steps one that shards tokens as `s`
+// does if there is one, and of these one that engines have; the first such row of the table.
 std::string runs_instead(const Strategy& s, const Case& c) {
+  const auto likeness = [&](const Strategy& row) {
+    return (row.context_parallel() == s.context_parallel() ? 2 : 0) +
+           (row.launched_as != LaunchedAs::none ? 1 : 0);
+  };
   const Strategy* other = nullptr;
   for (const Strategy* row : strategies()) {
     if (!row->takes(c) || !row->exact) continue;
-    if (row->context_parallel() == s.context_parallel()) return fmt::format(": {} does", row->name);
-    if (other == nullptr) other = row;
+    if (other == nullptr || likeness(*row) > likeness(*other)) other = row;
   }
   return other == nullptr ? "" : fmt::format(": {} does", other->name);
 }

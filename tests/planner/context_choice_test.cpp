@@ -1,5 +1,6 @@
-// [C22] Keys that an index chooses, under context-parallel prefill: every rank scores, chooses and attends
-// for its own tokens among all keys, which it gathers.
+// [C22], [C25] Keys that an index chooses, under context-parallel prefill: every rank scores, chooses and
+// attends for its own tokens among all keys, of which it gathers the index's, and gathers the others or
+// passes them on.
 #include <gmock/gmock.h>
 
 #include "hardware/cost/kernel_cost.hpp"
@@ -145,8 +146,97 @@ TEST(ContextChoice, C22MemoryIsShardedAndBuffersHoldAllRowsTwice) {
 
 TEST(ContextChoice, C22WhatIsRefusedNamesWhatRunsIt) {
   const Case c = study("deepseek-v3.2", {{0, 8'192}});
-  for (const char* text : {"ring_pass_kv:cp=4,tpa=1,tpf=1,batch=1", "ulysses:cp=4,tpa=1,tpf=1,batch=1"})
+  for (const char* text : {"ring_pass_q:cp=4,tpa=1,tpf=1,batch=1", "ulysses:cp=4,tpa=1,tpf=1,batch=1",
+                           "striped:cp=4,tpa=1,tpf=1,batch=1"})
     EXPECT_THAT(refusal(c, text), ::testing::EndsWith("which deepseek-v3.2 has: allgather_kv does"));
+}
+
+constexpr const char* kRings[]{"ring_pass_kv:cp=4,tpa=1,tpf=1,batch=1",
+                               "ring_pass_kv:cp=4,tpa=1,tpf=1,batch=1,layout=contiguous"};
+
+// Choices are those of a gather, pair by pair; what was chosen is attended to in the iteration that brings
+// it, all together once, but for rounding up in each.
+TEST(ContextChoice, C25ARingChoosesAndAttendsAsAGatherDoes) {
+  for (const char* model : kModels) {
+    for (const std::vector<Segment>& requests :
+         {std::vector<Segment>{{0, 60'000}}, {{30'011, 7'003}}, {{0, 5}, {9'000, 4'001}, {0, 12'345}}}) {
+      for (const char* plan : kRings) {
+        SCOPED_TRACE(std::string(model) + " " + plan);
+        const Case c = study(model, requests);
+        const Schedule one = lowered_attention(c, "tensor:tpa=1,tpf=1,batch=1"),
+                       ring = lowered_attention(c, plan);
+        const auto pairs = [](const auto& s) { return s.pairs; };
+        const auto scores = [](const TopKShape& s) { return s.scores; };
+        EXPECT_EQ(sum<IndexLogitsShape>(one, OpKind::index_logits, pairs),
+                  sum<IndexLogitsShape>(ring, OpKind::index_logits, pairs));
+        EXPECT_EQ(sum<TopKShape>(one, OpKind::top_k, scores), sum<TopKShape>(ring, OpKind::top_k, scores));
+        const double whole = sum<AttendSparseShape>(one, OpKind::attend_sparse, pairs),
+                     parts = sum<AttendSparseShape>(ring, OpKind::attend_sparse, pairs);
+        EXPECT_GE(parts, whole);
+        // Less than one each: kinds of layers, ranks, iterations, and two chunks of each request.
+        EXPECT_LT(parts, whole + 4. * 4 * 4 * 2 * static_cast<double>(requests.size()));
+      }
+    }
+  }
+}
+
+// A rank whose queries are before all keys that it holds has nothing to do, in the iterations of one block on
+// each rank all but the first of rank 0.
+TEST(ContextChoice, C25ARankWithoutKeysBeforeItDoesNothing) {
+  const Case c = study("deepseek-v3.2", {{0, 16'384}});
+  const Schedule s = lowered_attention(c, kRings[1]);
+  int idle = 0, busy = 0;
+  for (OpIndex i = 0; i < s.ops.size(); ++i) {
+    if (s.ops[i].kind != OpKind::attend_sparse) continue;
+    for (int k = 0; k < s.classes; ++k) {
+      const auto& a = shape<AttendSparseShape>(s.op_of_class(i, k));
+      (a.pairs > 0 ? busy : idle)++;
+      EXPECT_EQ(a.pairs > 0, a.q_rows > 0);
+    }
+  }
+  EXPECT_EQ(busy, 4 + 3 + 2 + 1);
+  EXPECT_EQ(idle, 6);
+}
+
+// Index keys are gathered, rows of the cache travel: N - 1 messages of a rank's rows as they are cached.
+TEST(ContextChoice, C25MessagesAreRowsAsTheyAreCached) {
+  for (const char* model : kModels) {
+    SCOPED_TRACE(model);
+    const Case c = study(model, {{8'000, 4'000}});
+    const Schedule s = lowered_attention(c, "ring_pass_kv:cp=8,tpa=1,tpf=1,batch=1");
+    double gathered = 0, passed = 0, want_gathered = 0, want_passed = 0;
+    for (const Op& op : ops_named(s, "gather index keys")) gathered += message_bytes(op).value;
+    for (const Op& op : ops_named(s, "pass KV")) passed += message_bytes(op).value;
+    for (const Attention& a : c.model.attentions) {
+      if (a.index && !a.index->shared) want_gathered += 1'500 * index_row_bytes(a, c.precision.kv);
+      want_passed += 7 * 1'500 * row_bytes(a, c.precision.kv);
+    }
+    EXPECT_EQ(gathered, want_gathered);
+    EXPECT_EQ(passed, want_passed);
+    EXPECT_TRUE(ops_named(s, "gather KV").empty());
+  }
+}
+
+TEST(ContextChoice, C25FoldedEqualsUnfolded) {
+  for (const char* model : kModels) {
+    const Case c = study(model, {{3'000, 9'000}, {0, 700}});
+    for (const char* text : {"ring_pass_kv:cp=8,tpa=1,tpf=1,batch=1", "ring_pass_kv:cp=4,tpa=2,tpf=2,batch=2",
+                             "ring_pass_kv:cp=8,tpa=1,ep=8,tpf=1,batch=1,in_flight=1,prefill_chunk=2000"}) {
+      SCOPED_TRACE(std::string(model) + " " + text);
+      expect_folded_equals_unfolded(c, lowered_attention(c, text));
+    }
+  }
+}
+
+// The cache is sharded as under a gather; buffers need two messages in place of all of them, twice.
+TEST(ContextChoice, C25BuffersHoldTwoMessagesAndNoWholeCache) {
+  const Case c = study("deepseek-v3.2", {{0, 65'536}});
+  const Plan ring = parse_plan("ring_pass_kv:cp=8,tpa=1,tpf=1,batch=1"),
+             gather = parse_plan("allgather_kv:cp=8,tpa=1,tpf=1,batch=1");
+  EXPECT_EQ(memory_use(c, ring).kv, memory_use(c, gather).kv);
+  const double partial = 8'192. * 128 * (512 * 2 + 4);
+  EXPECT_EQ(ring_choice_buffers(c, c.model.attentions.front(), ring),
+            Bytes(65'536. * 132 + 2 * 8'192. * 656 + partial));
 }
 
 }  // namespace

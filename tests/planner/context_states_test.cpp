@@ -147,7 +147,7 @@ TEST(ContextStates, C23TheScanIsSharedOutAsUnderTensorParallelism) {
 TEST(ContextStates, C23WhatIsRefusedIsNamed) {
   const Case c = study("qwen3.5-397b-a17b", {{0, 8'192}});
   EXPECT_THAT(refusal(c, "star:cp=4,tpa=1,tpf=1,batch=1"),
-              ::testing::EndsWith("which qwen3.5-397b-a17b has: ring_pass_kv does"));
+              ::testing::EndsWith("which qwen3.5-397b-a17b has: allgather_kv does"));
   const Case kimi = study("kimi-k3", {{0, 8'192}});
   EXPECT_EQ(refusal(kimi, "allgather_kv:cp=64,tpa=1,tpf=1,batch=1"),
             "cp=64 ranks take heads for tokens in layers with a state, of which a TP rank has 96: some would "

@@ -232,7 +232,7 @@ TEST(ContextWindows, C21ModelsOfTheCatalogueAreRunAndRefusalsNameWhatRunsThem) {
                              "striped:cp=4,tpa=1,tpf=1,batch=1", "ulysses:cp=4,tpa=1,tpf=1,batch=1"})
       EXPECT_EQ(refusal(c, text), "") << model;
     EXPECT_THAT(refusal(c, "star:cp=4,tpa=1,tpf=1,batch=1"),
-                ::testing::EndsWith(std::string("which ") + model + " has: ring_pass_kv does"));
+                ::testing::EndsWith(std::string("which ") + model + " has: allgather_kv does"));
   }
 }
 
