@@ -172,7 +172,8 @@ class Cluster {
     ++done_;
     const auto it = in_[replica].find(a.number);
     SL_CHECK(it != in_[replica].end(), "who is answered was sent");
-    if (!load_.closed && router_ != Router::round_robin) leaving_.push({a.last, replica, a.prompt});
+    if (!load_.closed && router_ != Router::round_robin)
+      leaving_.push({a.last, replica, static_cast<double>(a.prompt)});
     if (load_.closed) load_.arrivals->completed(it->second, a.last);
     in_[replica].erase(it);
     if (answered_) answered_(a);
