@@ -42,7 +42,7 @@ TEST(AccuracyIntervals, ArePooledByRows) {
   EXPECT_EQ(i.beyond.rows, 7u);
   EXPECT_LT(i.beyond.covered, 0);
 
-  const std::vector<System> systems{made_system(c.fits)};
+  const std::vector<System> systems{made_system(c.fits.list())};
   const std::string text = accuracy_report(systems, {});
   EXPECT_THAT(text,
               HasSubstr("| NCCL collectives | made   |        2 | -16/+28 |      93 |      - |       - | "
