@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/model/cache.hpp"
 #include "models/model/model.hpp"
 #include "sim/base/error.hpp"
 
@@ -19,9 +20,6 @@ double kv_width(const Attention& a) { return 1.0 * a.kv_heads * (1.0 * key_width
 
 /// The same as their projections make them.
 double made_width(const Attention& a) { return a.k_eq_v ? 1.0 * a.kv_heads * key_width(a) : kv_width(a); }
-
-/// Rows of compressed attention overlap where an index chooses among them.
-double row_parts(const Attention& a) { return a.index ? 2 : 1; }
 
 double gate_matrices(const Attention& a, double hidden) {
   switch (a.gate) {
@@ -47,7 +45,7 @@ double index_matrices(const Attention& a, double hidden) {
     case AttentionKind::mla:
       return of_queries * heads * dim + hidden * dim + hidden * heads;
     case AttentionKind::compressed:
-      return of_queries * heads * dim + 2 * hidden * row_parts(a) * dim + hidden * heads;
+      return of_queries * heads * dim + 2 * hidden * rows_of_token(a) * dim + hidden * heads;
     case AttentionKind::delta:
     case AttentionKind::mamba:
     case AttentionKind::none:
@@ -61,7 +59,7 @@ double index_extras(const Attention& a) {
   if (!a.index || a.index->shared) return 0;
   const double dim = a.index->dim;
   if (a.kind != AttentionKind::compressed) return 2 * dim;
-  return a.compression->ratio * row_parts(a) * dim + dim;
+  return a.compression->ratio * rows_of_token(a) * dim + dim;
 }
 
 double latent_matrices(const Attention& a, double hidden) {
@@ -75,7 +73,7 @@ double latent_matrices(const Attention& a, double hidden) {
 double compressed_matrices(const Attention& a, double hidden) {
   const Compression& c = *a.compression;
   const double dim = a.head_dim, outputs = q_width(a);
-  const double rows = c.ratio > 0 ? 2 * hidden * row_parts(a) * dim : 0;  // values and gates of rows
+  const double rows = c.ratio > 0 ? 2 * hidden * rows_of_token(a) * dim : 0;  // values and gates of rows
   return a.q_lora_rank * (hidden + outputs) + hidden * dim + rows + outputs * c.o_rank +
          1.0 * c.o_groups * c.o_rank * hidden;
 }
@@ -175,7 +173,7 @@ double attention_parameters(const Model& m, const Attention& a) {
       return count + a.q_lora_rank + a.kv_lora_rank;
     case AttentionKind::compressed: {
       const double rows =
-          a.compression->ratio > 0 ? (a.compression->ratio * row_parts(a) + 1) * a.head_dim : 0;
+          a.compression->ratio > 0 ? (a.compression->ratio * rows_of_token(a) + 1) * a.head_dim : 0;
       return count + a.q_lora_rank + a.head_dim + rows;
     }
     case AttentionKind::delta:

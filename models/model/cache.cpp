@@ -132,7 +132,7 @@ Bytes cache_bytes_per_token(const Model& m, Dtype kv) {
 Bytes compressor_bytes(const Attention& a) {
   if (!a.compression || a.compression->ratio == 0) return Bytes(0);
   constexpr double kNumber = 4;
-  const double parts = a.index ? 2 : 1, width = a.head_dim + (a.index ? a.index->dim : 0);
+  const double parts = rows_of_token(a), width = a.head_dim + (a.index ? a.index->dim : 0);
   return Bytes(kNumber * parts * a.compression->ratio * 2 * parts *
                width);  // as many tokens; values and gates
 }

@@ -27,6 +27,9 @@ Bytes cache_bytes_per_token(const Model& model, Dtype kv);
 Bytes state_bytes(const Attention& attention);
 Bytes state_bytes(const Model& model);
 
+/// Rows of compressed attention that a token is part of: they overlap where an index chooses among them.
+inline int rows_of_token(const Attention& a) { return a.index ? 2 : 1; }
+
 /// [M14] What a layer of compressed attention keeps of one request beside rows and window: values and gates
 /// of the tokens that rows to come are made of, in float32 (vllm models/deepseek_v4/compressor.py,
 /// CompressorStateCache). 0 of others.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/model/cache.hpp"
 #include "planner/layers/cache_flow.hpp"
 #include "planner/layers/compressed.hpp"
 
@@ -36,7 +37,7 @@ std::pair<std::int64_t, std::int64_t> CacheFlow::made_of(const One& one, int k) 
   const HeldTokens held = sharer_tokens(rows, k, before, end);
   const std::int64_t first = held.next(before);
   if (first >= end) return {one.end, one.end};
-  const std::int64_t ratio = a_.compression->ratio, parts = a_.index ? 2 : 1;
+  const std::int64_t ratio = a_.compression->ratio, parts = rows_of_token(a_);
   return {std::max<std::int64_t>(0, (first - (parts - 1)) * ratio), end * ratio};
 }
 
@@ -44,7 +45,7 @@ CacheFlow::RowSlots CacheFlow::bind_rows(bool of_index) {
   Dataflow& f = *b_.flow();
   const CacheShare rows = row_share(a_, share_);
   const int kind = attention_index(c_.model, a_), all = static_cast<int>(requests_.size());
-  const std::int64_t parts = a_.index ? 2 : 1, ratio = a_.compression->ratio;
+  const std::int64_t parts = rows_of_token(a_), ratio = a_.compression->ratio;
   const double act = bytes_per_element(c_.precision.activations), kept = bytes_per_element(c_.precision.kv);
   RowSlots s;
   s.width = of_index ? a_.index->dim : a_.head_dim;
@@ -85,7 +86,7 @@ void CacheFlow::make_rows(const RowSlots& s, int first, int count) {
   Dataflow& f = *b_.flow();
   const CacheShare rows = row_share(a_, share_);
   const auto all = static_cast<std::int32_t>(requests_.size());
-  const std::int64_t parts = a_.index ? 2 : 1, columns = parts * s.width;
+  const std::int64_t parts = rows_of_token(a_), columns = parts * s.width;
   Action action;
   action.function = Function::make_rows;
   action.ratio = a_.compression->ratio;

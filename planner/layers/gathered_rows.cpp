@@ -18,10 +18,8 @@ namespace {
 
 constexpr double kMadeNumber = 4;  // bytes of a score, of a position, and of what rows are made of (float32)
 
-// Rows that a token is part of: of CSA two.
-Count rows_of_token(const Attention& a) { return a.index ? 2 : 1; }
 // Numbers of a token's values, and of its gates, for rows as wide as `width`.
-Count made_columns(const Attention& a, Count width) { return rows_of_token(a) * width; }
+Count made_columns(const Attention& a, Count width) { return Count{rows_of_token(a)} * width; }
 
 // Every method adds an op and says what it does.
 class GatheredRows {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cuda_probe/execute/verify/verify_models.hpp"
+#include "models/model/cache.hpp"
 #include "planner/layers/layer_flow.hpp"
 #include "sim/base/cancel.hpp"
 
@@ -30,7 +31,7 @@ Problem problem_of(const Attention& a, const std::vector<long long>& lengths) {
     p.index_init = a.index->init_blocks;
     p.index_local = a.index->local_blocks;
   }
-  if (a.compression) p.rows = {a.compression->ratio, a.index ? 2 : 1, true};
+  if (a.compression) p.rows = {a.compression->ratio, rows_of_token(a), true};
   if (a.delta) {
     const DeltaRule& d = *a.delta;
     p.recurrence = {d.key_heads, d.value_heads, d.key_dim, d.value_dim, d.conv, d.channel_decay};
