@@ -74,9 +74,9 @@ class Liveness {
   /// Input i of an action whose results matter in these rows.
   void mark(OpIndex op, const Action& a, std::size_t i, const std::vector<bool>& rows_live) {
     const auto regions = flow_.regions_of(a);
-    const bool of_choice = a.function == Function::choose || a.function == Function::choose_among ||
-                           (a.chosen && (i == 1 || i + 1 == regions.size()));
-    if (effect_ == Effect::sure && of_choice) return;
+    // A score of a block is the highest of many products, or given; few blocks of keys are chosen.
+    const bool of_blocks = a.function == Function::block_scores || (a.chosen && a.block > 1 && i == 1);
+    if (effect_ == Effect::sure && of_blocks) return;
     View<char> input = view(a.rank, regions[i]);
     // Every row of a choice may decide which rows are chosen.
     const bool multiplies = a.function == Function::gemm || a.function == Function::gemm_per_head ||

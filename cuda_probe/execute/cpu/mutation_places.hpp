@@ -56,9 +56,9 @@ bool contributes(const Dataflow& flow, OpIndex before, int rank, const Region& r
 bool sees_some(const Dataflow& flow, OpIndex op, const Action& a, std::size_t r, std::int64_t row,
                std::int64_t row_count);
 
-/// possible: what scores of an index, or a key that it may choose, decide counts. sure: only what shows in an
-/// output whichever keys are chosen; another number than the right one may leave a choice as it was (a
-/// query's own block is chosen whatever its score), or be of a key that nobody chose.
+/// possible: what scores of blocks, or a key that may be chosen with its block, decide counts. sure: only
+/// what shows in an output whichever blocks are chosen; another number than the right one may leave a choice
+/// as it was (a query's own block is chosen whatever its score), or be of a key that nobody chose.
 enum class Effect : unsigned char { possible, sure };
 
 /// For each message: whether any number that it brings has an effect on an output (on tokens, not padding).
