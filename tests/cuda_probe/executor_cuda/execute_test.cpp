@@ -34,9 +34,10 @@ TEST(ExecuteCommand, SaysWhatIsLeftOut) {
   probe_cli::ExecuteOptions o = emulated();
   o.strategy = "ring_pass_kv";
   o.ranks = 1;
-  o.cases = 3;
+  o.cases = 4;
   const std::string text = output_of(o, 0);
   EXPECT_TRUE(has(text, "2 cases left out: needs more than 1 ranks")) << text;
+  EXPECT_TRUE(has(text, "4 cases left out: layers are of several kinds of attention")) << text;
   EXPECT_TRUE(has(text, "2 cases left out: op 'attend' has sinks, which the attention kernels do not"))
       << text;
 }
