@@ -27,9 +27,8 @@ const char* const kPromptsTogether =
     "attention groups (dp > 1) of a server for prompts step together and share the prompts that wait evenly";
 
 const char* const kPreempts =
-    "memory-capped: memory does not hold the caches of all users with whole answers; the engine preempts "
-    "some "
-    "and computes them again, which no price has: TTFT was up to 12 times longer in such loops";
+    "memory-capped: the caches of all users with whole answers do not fit; the engine preempts some, "
+    "which no price has: TTFT was up to 12 times longer in such loops";
 
 namespace {
 
@@ -224,14 +223,13 @@ std::string capped_plans_text(const Study& study, const std::vector<Point>& poin
 std::string ttft_evidence(const Study& study, const Point& point) {
   const EngineProfile& e = *study.study.engine;
   const bool equal = workload_of(study)->equal_lengths;
-  if (point_preempts(study, point)) return "its error was not measured: the engine preempts";
-  if (e.error.ttft_by_users.empty())
-    return fmt::format("its error was not measured, no row of {} has one", e.title);
+  if (point_preempts(study, point)) return "not measured: the engine preempts";
+  if (e.error.ttft_by_users.empty()) return fmt::format("not measured by any row of {}", e.title);
   const long long users = point.plan.users() + point.all_waiting();
   const TtftBand* band = e.error.ttft_band(equal, static_cast<double>(users));
   if (band == nullptr)
-    return fmt::format("its error was not measured, no row of {} has one with about {} user{}{}", e.title,
-                       users, users == 1 ? "" : "s",
+    return fmt::format("not measured by rows of {} with about {} user{}{}", e.title, users,
+                       users == 1 ? "" : "s",
                        users > kFewUsersOfBands ? equal ? " and equal lengths" : " and drawn lengths" : "");
   constexpr long long kNoEnd = 1'000'000;
   const std::string of = band->to > kNoEnd ? fmt::format("at least {}", band->from)

@@ -44,10 +44,8 @@ std::string started_copies_text(const PlanAnswer& a, std::size_t width) {
   if (at == a.plans.end()) return "";
   const int gpus = at->point.plan.gpus();
   return wrapped(
-      fmt::format("copies: {} x {} is a plan of {} started {}; users and tokens/s/GPU are of all copies{}",
-                  at->copies, gpus, gpus_text(gpus),
-                  at->copies == 2 ? "twice" : fmt::format("{} times", at->copies),
-                  a.question.rate > 0 ? "" : ", on all " + gpus_text(a.defaults.most_gpus)),
+      fmt::format("copies: {} x {} is a plan of {} started {}; numbers are of all copies", at->copies, gpus,
+                  gpus_text(gpus), at->copies == 2 ? "twice" : fmt::format("{} times", at->copies)),
       width, "  ");
 }
 
@@ -56,16 +54,17 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
   const PoolPair* const best = best_pair(a);
   if (best == nullptr)
     return wrapped(
-        fmt::format("prompts and answers on separate pools: no pair {} {}",
+        fmt::format("separate pools for prompts and answers: no pair {} {}",
                     a.asked.has_target() ? "meets the target on" : "fits", gpus_text(a.defaults.most_gpus)),
         width, "  ");
   const WholePools& w = best->whole;
   return wrapped(
-      fmt::format("prompts and answers on separate pools: {} tokens/s/GPU at TPOT {}, TTFT {} on {}, {} x {} "
-                  "for prompts and {} x {} for answers; sweep lists the pairs",
-                  three_digits(best->whole_output_per_s_gpu), to_string(best->decode.time, kDigits),
-                  to_string(best->whole_loop.ttft, kDigits), gpus_text(w.gpus), w.prefill,
-                  best->prefill.plan.gpus(), w.decode, best->decode.plan.gpus()),
+      fmt::format(
+          "separate pools: {} tokens/s/GPU at TPOT {}, TTFT {} on {}, {} x {} for prompts and {} x {} "
+          "for answers; sweep lists the pairs",
+          three_digits(best->whole_output_per_s_gpu), to_string(best->decode.time, kDigits),
+          to_string(best->whole_loop.ttft, kDigits), gpus_text(w.gpus), w.prefill, best->prefill.plan.gpus(),
+          w.decode, best->decode.plan.gpus()),
       width, "  ");
 }
 

@@ -160,20 +160,20 @@ std::string bounds_text(const PlanAnswer& a) {
 
 std::string certainty_text(const PlanAnswer& a) {
   const PlannedPoint& p = a.plans.front();
-  std::string out = fmt::format("how sure: {} {}, tokens/s/GPU {}: nominal 90 %", time_name(a),
-                                time_range(a, p), rate_range(a, p));
+  std::string out = fmt::format("how sure (90 %): {} {}, tokens/s/GPU {},", time_name(a), time_range(a, p),
+                                rate_range(a, p));
   const Case& c = a.study.study;
   if (c.system.calibration.empty()) return out + " of a system's own parameters, none of them measured";
   if (served(a)) {
     const EngineProfile& e = *c.engine;
-    out += fmt::format(" by kernels' prices and {} measured points of {}{}", e.error.rows, e.title,
+    out += fmt::format(" by prices of kernels and {} measured points of {}{}", e.error.rows, e.title,
                        was_measured_on(e, c.system) ? "" : ", none on " + c.system.name);
     const long long users = users_of(c, p.point.plan) + p.point.all_waiting();
     const std::string beyond =
         beyond_loops(e, *workload_of(a.study), static_cast<double>(users), p.point.plan.gpus());
-    if (!beyond.empty()) out += "; beyond these points: " + beyond;
+    if (!beyond.empty()) out += "; beyond them: " + beyond;
     const auto first = ttft_error(a.study, p.point, p.ttft);
-    out += fmt::format("; TTFT{}: {}", first ? " " + ttft_range_text(first) : "",
+    out += fmt::format("; TTFT{} {}", first ? " " + ttft_range_text(first) : ":",
                        ttft_evidence(a.study, p.point));
   } else {
     out += c.engine ? " by kernels' prices and the engine's fitted host" : " by the prices of bare kernels";
@@ -260,14 +260,18 @@ std::vector<Point> points_of(const PlanAnswer& a) {
 
 std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t width) {
   const std::string file = saved.empty() ? kUnsaved : saved;
-  std::string out = "next:\n";
+  std::string out;
   const auto add = [&](const std::string& command) { out += wrapped_command(command, width, "  "); };
   // What answers the question where the one that was asked has no answer.
   if (a.narrower) add(plan_command(a, a.narrower->question.model, a.defaults.most_gpus));
   if (!a.met && a.wider && a.wider->best.meets) add(plan_command(a, a.question.model, a.wider->gpus));
+  if (!out.empty()) out = "next:\n" + out;
   if (a.plans.empty() && (a.narrower || a.wider)) return out;
+  // The same question makes a file that is not there yet: it is on the screen already, and long.
   if (saved.empty())
-    add(plan_command(a, a.question.model, a.defaults.most_gpus) + " --save " + shell_word(file));
+    out += fmt::format("next, after the same with --save {}:\n", shell_word(file));
+  else if (out.empty())
+    out = "next:\n";
   const std::string set = settings_options(a.question);
   // A sweep knows neither copies nor rates: its answer would be another question's.
   const bool copied = !a.plans.empty() && a.plans.front().copies > 1;

@@ -67,9 +67,8 @@ std::string cost_text(const Study& study, const PlanCost& cost) {
                                                                        : "answers in these steps alone";
   std::string out;
   if (cost.joules)
-    out = fmt::format("{} J per token of {} by GPU boards (90 %: {}; {:.0f} W a board, {})",
-                      digits(cost.joules->value), of, range(*cost.joules), cost.watts->value,
-                      power_text(study.study.system));
+    out = fmt::format("{} J per token of {} (90 %: {}), GPU boards at {:.0f} W{}", digits(cost.joules->value),
+                      of, range(*cost.joules), cost.watts->value, power_text(study.study.system));
   if (cost.per_million)
     out +=
         fmt::format("{}{} per million tokens of {} at {:g} per GPU-hour (90 %: {})", out.empty() ? "" : "; ",
@@ -78,9 +77,7 @@ std::string cost_text(const Study& study, const PlanCost& cost) {
 }
 
 std::string power_text(const System& s) {
-  if (!s.power.known()) return "";
-  if (s.power.like.empty()) return "power of boards as measured";
-  return fmt::format("power as measured of boards of {}, in the ratio of the limits", s.power.like);
+  return s.power.like.empty() ? "" : ", scaled from " + s.power.like;
 }
 
 }  // namespace shardline

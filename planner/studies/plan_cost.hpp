@@ -32,10 +32,11 @@ PlanCost cost_of(const Study& study, const Point& point, const Rating& rating);
 PlanCost pair_cost(const Study& study, const SweepAnswer& answer, const PoolPair& pair);
 PlanCost whole_cost(const Study& study, const SweepAnswer& answer, const PoolPair& pair);
 
-/// "0.31 J per token of answers by GPU boards (0.2 to 0.5; 540 W a board, power as measured); 0.12 per
-/// million at 2.5 per GPU-hour (0.11 to 0.13)"; empty where neither is known.
+/// "0.31 J per token of answers (90 %: 0.2 to 0.5), GPU boards at 540 W; 0.12 per million tokens of answers
+/// at 2.5 per GPU-hour (90 %: 0.11 to 0.13)"; empty where neither is known.
 std::string cost_text(const Study& study, const PlanCost& cost);
-/// Whose power it is: "boards of h200-hgx", "of boards of gb200-nvl72, taken in the ratio of the limits".
+/// Empty where the system's own boards were measured, else whose watts are taken in the ratio of the boards'
+/// limits: ", scaled from h200-hgx".
 std::string power_text(const System& system);
 
 }  // namespace shardline

@@ -10,6 +10,7 @@ import tempfile
 BINARY = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
 COLUMNS = 80
+SCREEN = 42  # lines of an answer of plan
 LINE = ["--system", "h100-hgx", "--gpus", "4", "--input", "8K", "--output", "512"]
 HELIX = "helix:kvp=2,tpa=4,tpf=8,batch=4"
 LAST = "tensor:tpa=4,tpf=4,batch=16"
@@ -92,6 +93,8 @@ def faults(name, arguments):
     out = [f"{name}: {len(line)} columns: {line}" for line in wider(narrow) + wider(errors)]
     if code != narrow_code or not wide + wide_errors:
         out.append(f"{name}: exit {code} in a pipe, {narrow_code} at {COLUMNS} columns\n{errors}")
+    if arguments[0] == "plan" and "--help" not in arguments and narrow.count("\n") > SCREEN:
+        out.append(f"{name}: {narrow.count(chr(10))} lines, more than a screen")
     narrow_files = files_of(arguments)
     out += [f"{name}: {file} depends on the width" for file in files if files[file] != narrow_files.get(file)]
     if "left out, for" not in narrow:

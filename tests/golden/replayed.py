@@ -32,7 +32,7 @@ def follow_plan():
                            "--save", saved], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if said.returncode != 0:
         fail(said.stderr)
-    text = said.stdout[said.stdout.index("\nnext:\n"):]
+    text = said.stdout[said.stdout.index("\nnext"):]
     commands = re.findall(r"^  (shardline (?:.*\\\n)*.*)$", text, re.MULTILINE)
     if len(commands) < 3 or not any("\n" in c for c in commands):
         fail(f"commands of plan: {text}")
