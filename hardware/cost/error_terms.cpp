@@ -69,6 +69,7 @@ ErrorSourceId source_of(const Calibration& c, const PriceInterval& interval) {
 
 std::string source_name(const System& s, ErrorSourceId source) {
   if (source == kLibrarySource) return "by whose kernels";
+  if (source == kAcceptanceSource) return "accepted drafts";
   if (source == kElementwiseSource) return "elementwise kernels";
   if (source == kHostSource) return "fitted host times of " + s.host.of;
   if (source == kAssumedSource) return "the system file's parameters";

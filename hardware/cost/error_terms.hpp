@@ -13,10 +13,12 @@
 namespace shardline {
 
 /// What errors have in common, as a number that orders them: fits by their place in the calibration, then
-/// what libraries differ by, elementwise kernels, the host of an engine, the system file's parameters.
+/// accepted drafts, what libraries differ by, elementwise kernels, the host of an engine, the system file's
+/// parameters.
 using ErrorSourceId = std::uint32_t;
 inline constexpr ErrorSourceId kAssumedSource = 0xFFFF'FFFF, kHostSource = 0xFFFF'FFFE,
-                               kElementwiseSource = 0xFFFF'FFFD, kLibrarySource = 0xFFFF'FFFC;
+                               kElementwiseSource = 0xFFFF'FFFD, kLibrarySource = 0xFFFF'FFFC,
+                               kAcceptanceSource = 0xFFFF'FFFB;
 
 /// `interval` is of an op priced with this calibration.
 ErrorSourceId source_of(const Calibration& calibration, const PriceInterval& interval);

@@ -49,6 +49,13 @@ double tokens_per_step(const Case& c, const Plan& p) {
   return c.acceptance->at(p[kDrafts]).mean;
 }
 
+ErrorTerms acceptance_errors(const Case& c, const Plan& p) {
+  if (p[kDrafts] == 0 || !c.batch.decodes()) return {};
+  const ErrorBand tokens = c.acceptance->at(p[kDrafts]).band;
+  if (tokens.low == 0 && tokens.high == 0) return {};
+  return {kAcceptanceSource, ErrorBand{-tokens.high, -tokens.low}};  // of more tokens each takes less time
+}
+
 std::vector<std::string> assumed_of_engine(const Case& c) {
   std::vector<std::string> out{c.acceptance ? c.engine->drafts.assumes : "no speculative decoding"};
   out.insert(out.end(), c.engine->assumes.begin(), c.engine->assumes.end());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "hardware/cost/error_terms.hpp"
 #include "models/ir/schedule.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
@@ -24,6 +25,10 @@ std::optional<std::string> no_drafts(const Case& c, const Plan& plan);
 /// Tokens that a step yields of each request that decodes in the mean: 1, with drafts what is accepted of
 /// them beside it [P28]; 1 of steps in which none does. The plan passes no_drafts().
 double tokens_per_step(const Case& c, const Plan& plan);
+
+/// What the form of accepted drafts makes times per token of such steps be off by [P28]; nothing of steps
+/// without drafts, and where the mean of so many is given.
+ErrorTerms acceptance_errors(const Case& c, const Plan& plan);
 
 /// What the case's engine takes for granted, a line each: of drafts, if the case has an
 /// acceptance of any, or that there are none, and its profile's. Needs c.engine.

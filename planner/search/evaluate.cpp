@@ -191,6 +191,7 @@ Breakdown break_down(Evaluator& evaluator, const Plan& plan) {
   std::vector<LibraryChange> changes;
   for (const FrameworkTime& other : b.others) changes.push_back({other.framework, other.time / b.time - 1});
   b.errors.set_libraries(std::move(changes));
+  b.errors += acceptance_errors(evaluator.study(), plan);
   return b;
 }
 

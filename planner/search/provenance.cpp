@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 
@@ -47,7 +48,10 @@ Rating& Rating::operator+=(const Rating& other) {
 // engine's host.
 Rating rating_of(Evaluator& evaluator, const Plan& plan) {
   if (evaluator.study().system.calibration.empty() && !evaluator.study().engine)
-    return {{0, 0, 0, 1}, ErrorTerms(kAssumedSource, kAssumedBand), {}, {}};
+    return {{0, 0, 0, 1},
+            ErrorTerms(kAssumedSource, kAssumedBand) += acceptance_errors(evaluator.study(), plan),
+            {},
+            {}};
   const Breakdown b = break_down(evaluator, plan);
   const Seconds step = b.time * tokens_per_step(evaluator.study(), plan);
   return {shares(b), b.errors, board_watts(evaluator, step), b.time};
@@ -199,12 +203,23 @@ std::string drafts_text(const Case& c) {
   if (!c.acceptance) return "";
   constexpr int kShown = 8;
   std::string yields;
-  for (int k = 1; k <= kShown; ++k)
-    yields += fmt::format("{}{:.2f}", k > 1 ? ", " : "", c.acceptance->at(k).mean);
-  return fmt::format(
-      "  times are per token: with 1 to {} drafts a step yields {} tokens of a request, "
-      "as given: intervals hold none of the acceptance\n",
-      kShown, yields);
+  ErrorBand widest{0, 0};
+  for (int k = 1; k <= kShown; ++k) {
+    const AcceptedLength length = c.acceptance->at(k);
+    yields += fmt::format("{}{:.2f}", k > 1 ? ", " : "", length.mean);
+    widest = widest.hull(length.band);
+  }
+  // A mean of a table has no band; what traffic the table was measured on is the user's to know.
+  const std::string off =
+      widest.low == 0 && widest.high == 0
+          ? "as given: intervals hold none of the acceptance"
+          : fmt::format(
+                "{}: intervals hold what such a form is off published curves, {:.0f}/+{:.0f} % at "
+                "most, and nothing of other traffic",
+                c.acceptance->points().empty() ? "by p and g" : "as given, and between and beyond by p and g",
+                100 * std::expm1(widest.low), 100 * std::expm1(widest.high));
+  return fmt::format("  times are per token: with 1 to {} drafts a step yields {} tokens of a request, {}\n",
+                     kShown, yields, off);
 }
 
 std::string chunk_text(const Case& c) {

@@ -1,6 +1,7 @@
 #include "planner/serving/acceptance.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -24,6 +25,21 @@ double misfit(const AcceptanceForm& form, std::span<const MeasuredAcceptance> po
     sum += off * off;
   }
   return sum;
+}
+
+// [P28] Of the 14 curves of acceptance.yaml, residuals in order [calibrate F5]: of the form that is fitted to
+// all eight k of a curve (112), at a k of which it is not told (84), and 1 to 6 drafts beyond the last one it
+// is told of (84, 70, 56, 42, 28, 14). Tests: Acceptance.P28BandsAreThoseOfPublishedCurves.
+constexpr ErrorBand kFormBand{-0.026, 0.023}, kBetweenBand{-0.032, 0.030};
+constexpr std::array<ErrorBand, 6> kBeyondBands{
+    {{-0.050, 0.051}, {-0.079, 0.074}, {-0.083, 0.109}, {-0.099, 0.138}, {-0.117, 0.204}, {-0.130, 0.218}}};
+constexpr int kPublishedDrafts = 8;  // the most that the curves have
+
+// Beyond the sixth no curve tells: as much wider as there are more.
+ErrorBand beyond_band(int drafts) {
+  constexpr int kTold = static_cast<int>(kBeyondBands.size());
+  const ErrorBand last = kBeyondBands[static_cast<std::size_t>(std::min(drafts, kTold)) - 1];
+  return last.widened(std::max(1.0, static_cast<double>(drafts) / kTold));
 }
 
 /// The law of k drafts whose mean is `mean`, 1 <= mean <= 1 + k: that of the form where it has it; else g is
@@ -123,6 +139,7 @@ AcceptedLength AcceptanceCurve::at(int k) const {
   if (k == 0) return out;
   if (points_.empty()) {
     out.basis = AcceptanceBasis::form;
+    out.band = k <= kPublishedDrafts ? kFormBand : beyond_band(k - kPublishedDrafts).hull(kFormBand);
     out.survival = survival(*form_, k);
     out.mean = mean_of(out.survival);
     return out;
@@ -148,10 +165,13 @@ AcceptedLength AcceptanceCurve::at(int k) const {
   };
   double scale = 0;
   if (above == points_.begin() || above == points_.end()) {
+    const MeasuredAcceptance& nearest = above == points_.end() ? points_.back() : points_.front();
     out.basis = AcceptanceBasis::extrapolated;
-    scale = off(above == points_.end() ? points_.back() : points_.front());
+    out.band = beyond_band(std::abs(k - nearest.k));
+    scale = off(nearest);
   } else {
     out.basis = AcceptanceBasis::interpolated;
+    out.band = kBetweenBand;
     const MeasuredAcceptance& below = *(above - 1);
     const double part = static_cast<double>(k - below.k) / (above->k - below.k);
     scale = (1 - part) * off(below) + part * off(*above);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hardware/cost/fit_intervals.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -60,6 +61,9 @@ struct AcceptedLength {
   double mean = 1;
   AcceptanceBasis basis = AcceptanceBasis::given;
   std::vector<double> survival = {};  // of the first 1 to k drafts; its sum and 1 are the mean
+  /// Nominal 90 % of ln(true mean / mean) by what the form is off, of the published curves [P28]; nothing of
+  /// a mean that is given: how far the user's traffic is from where it was measured is the user's to know.
+  ErrorBand band = {};
 };
 
 /// Acceptance by draft length, of one model with one method of drafting.

@@ -286,6 +286,39 @@ TEST(Drafts, P29SearchKeepsAModulesBlocksApart) {
   EXPECT_GT(drafting, 0);
 }
 
+// What a form of accepted drafts is off, all of a time per token is off, and a mean that is given is not.
+TEST(Drafts, P28TimesErrAsTheAcceptanceDoes) {
+  Case c = r1_case();
+  Plan p = plan_of(c, "tensor:tpa=8,ep=8,batch=2");
+  p.set(kDrafts, 3);
+  const auto terms = [&] {
+    Evaluator e(c);
+    return rating_of(e, p).errors;
+  };
+  const auto of_acceptance = [](const ErrorTerms& all) {
+    ErrorTerms rest = all.without(kAcceptanceSource);
+    return all.all().size() - rest.all().size();
+  };
+  c.acceptance = std::make_shared<AcceptanceCurve>(AcceptanceForm{0.8, 0.9});
+  const ErrorTerms form = terms();
+  ASSERT_EQ(of_acceptance(form), 1u);
+  const ErrorBand band = c.acceptance->at(3).band;
+  for (const ErrorTerm& t : form.all()) {
+    if (t.source != kAcceptanceSource) continue;
+    EXPECT_DOUBLE_EQ(1 + t.low, std::exp(-band.high));
+    EXPECT_DOUBLE_EQ(1 + t.high, std::exp(-band.low));
+  }
+  EXPECT_GT(time_error(form).high, time_error(form.without(kAcceptanceSource)).high);
+  c.acceptance = std::make_shared<AcceptanceCurve>(
+      std::vector<MeasuredAcceptance>{{1, 1.8}, {3, c.acceptance->at(3).mean}}, AcceptanceForm{0.8, 0.9});
+  EXPECT_EQ(of_acceptance(terms()), 0u);
+  EXPECT_EQ(terms(), form.without(kAcceptanceSource));
+  p.set(kDrafts, 2);
+  EXPECT_EQ(of_acceptance(terms()), 1u);
+  p.set(kDrafts, 0);
+  EXPECT_EQ(of_acceptance(terms()), 0u);
+}
+
 // The search finds, for each budget, what trying every number of drafts finds; and says the evaluator's
 // times.
 TEST(Drafts, P29SearchTriesEveryNumberOfDrafts) {
