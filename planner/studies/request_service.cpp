@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 
 #include "planner/search/evaluate.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/serving/plan_steps.hpp"
-#include "planner/serving/synthetic.hpp"
+#include "planner/studies/service_load.hpp"
 #include "planner/studies/study_memory.hpp"
 
 namespace shardline {
@@ -61,100 +58,18 @@ ToldLatency told(const Record& r, bool pictures) {
   return out;
 }
 
-// What requests are and when they come, anew for every play: with one seed the same.
-class Load {
- public:
-  Load(const ServiceQuestion& q, const Case& c, double rate)
-      : law_{length(q.input, q.lengths), length(q.output, q.lengths)}, made_up_(law_, q.seed) {
-    if (!q.trace.empty()) {
-      trace_requests(q, rate);
-    } else {
-      load_.request = [this](TraceRequest& out) {
-        out = made_up_.make(next_++, Seconds(0));
-        return true;
-      };
-      const Variate think = q.think > Seconds(0) ? Variate::exponential(q.think.value) : Variate::fixed(0);
-      if (q.users > 0)
-        arrivals_ = std::make_unique<ClosedLoop>(
-            static_cast<std::size_t>(q.users), think, q.seed,
-            q.think > Seconds(0) ? ClosedLoop::Start::apart : ClosedLoop::Start::together);
-      else
-        arrivals_ = std::make_unique<RenewalArrivals>(Variate::exponential(1 / rate), q.seed);
-    }
-    load_.closed = q.users > 0;
-    load_.arrivals = arrivals_.get();
-    load_.path = c.engine->host.path;
-  }
-  const ClusterLoad& load() const { return load_; }
-
- private:
-  static Variate length(long long tokens, LengthLaw law) {
-    const auto n = static_cast<double>(std::max(1LL, tokens));
-    return law == LengthLaw::equal ? Variate::fixed(n) : Variate::uniform(0.8 * n, n);
-  }
-
-  // Times of rows are those of its arrivals; what they ask for is kept until it is sent.
-  void trace_requests(const ServiceQuestion& q, double rate) {
-    file_.open(q.trace);
-    if (!file_) throw UserError(q.trace + ": cannot be read");
-    reader_ = std::make_unique<TraceReader>(file_, q.trace);
-    arrivals_ = std::make_unique<TraceArrivals>(
-        [this]() -> std::optional<Seconds> {
-          TraceRequest row;
-          if (!reader_->next(row)) return std::nullopt;
-          read_.push_back(row);
-          return row.arrival;
-        },
-        rate > 0 ? rate : 1);
-    load_.request = [this](TraceRequest& out) {
-      out = std::move(read_.front());
-      read_.pop_front();
-      return true;
-    };
-  }
-
-  SyntheticLaw law_;
-  SyntheticRequests made_up_;
-  std::uint64_t next_ = 0;
-  std::ifstream file_;
-  std::unique_ptr<TraceReader> reader_;
-  std::deque<TraceRequest> read_;
-  std::unique_ptr<Arrivals> arrivals_;
-  ClusterLoad load_;
+// Requests that break a target, and that may: a play ends where more do than may.
+struct Hopes {
+  std::vector<std::uint64_t> broken;
 };
+struct GivenUp {};
 
-// Requests and seconds of a trace; read to its end, so that every fault of it is told before anything is
-// played.
-struct TraceSize {
-  std::uint64_t requests = 0;
-  double seconds = 0, input = 0, output = 0;  // tokens, means
-};
+}  // namespace
 
-TraceSize size_of(const std::string& trace, const std::function<void(std::uint64_t, std::uint64_t)>& step) {
-  // A pipe has nothing left for the second reading, and a device no end.
-  std::error_code ignored;
-  if (std::filesystem::exists(trace, ignored) && !std::filesystem::is_regular_file(trace, ignored))
-    throw UserError(trace + ": not a regular file: a trace is read twice, first for its length and faults");
-  std::ifstream file(trace);
-  if (!file) throw UserError(trace + ": cannot be read");
-  TraceReader reader(file, trace);
-  TraceSize out;
-  for (TraceRequest row; reader.next(row); ++out.requests) {
-    if (out.requests % 4096 == 0) step(0, 0);
-    out.seconds = row.arrival.value;
-    out.input += static_cast<double>(row.input);
-    out.output += static_cast<double>(row.output);
-  }
-  if (out.requests == 0) throw UserError(trace + ": no requests");
-  out.input /= static_cast<double>(out.requests);
-  out.output /= static_cast<double>(out.requests);
-  return out;
-}
-
-class Service {
+class RequestService::Plays {
  public:
-  Service(const Study& study, ServiceQuestion question,
-          const std::function<void(std::uint64_t, std::uint64_t)>& step)
+  Plays(const Study& study, ServiceQuestion question,
+        const std::function<void(std::uint64_t, std::uint64_t)>& step)
       : study_(study),
         q_(std::move(question)),
         step_(step),
@@ -162,7 +77,7 @@ class Service {
     require_play(study.study, q_.plan);
     if (!q_.trace.empty()) trace_ = size_of(q_.trace, step);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
-    knobs_ = service_knobs(study.study, q_.plan, q_.knobs, mean_);
+    knobs_ = knobs_of(q_.knobs);
     if (q_.requests == 0)
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
@@ -177,14 +92,66 @@ class Service {
       q_.rate = out.bracket->low > 0 ? out.bracket->low : out.bracket->high;
     }
     out.load = play(q_.rate, q_.pictures);
-    out.question = q_;
-    out.knobs = knobs_;
-    out.step_error = times_.effort().largest_error;
-    look_at_prices(out);
+    return asked(std::move(out));
+  }
+
+  std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up) {
+    SL_CHECK(q_.users == 0 && !q_.largest_rate, "of an open loop at its rate");
+    q_.replicas = replicas;
+    q_.knobs = knobs;
+    knobs_ = knobs_of(knobs);
+    ServiceAnswer out;
+    Hopes hopes{std::vector<std::uint64_t>(q_.targets.size())};
+    try {
+      out.load = play(q_.rate, false, gives_up ? &hopes : nullptr);
+    } catch (const GivenUp&) {
+      return std::nullopt;
+    }
+    return asked(std::move(out));
+  }
+
+  OfferedLoad offered() const {
+    OfferedLoad out;
+    ServiceLoad load(q_, study_.study, pace(q_.rate));
+    TraceRequest row;
+    while (out.arrivals.size() < q_.requests && load.load().arrivals->next_time() < Seconds(kNever)) {
+      const Arrival came = load.load().arrivals->take();
+      if (!load.load().request(row)) break;
+      out.arrivals.push_back(came.time.value);
+      out.input.push_back(row.input);
+      out.output.push_back(row.output);
+      out.shared = out.shared || (trace_ && !row.blocks.empty());
+    }
     return out;
   }
 
+  // Of a step that decodes as many requests as did on average, in each attention group.
+  void look_at_prices(ServiceAnswer& out) const {
+    Case c = study_.study;
+    c.batch = decode_batch(std::max(2LL, mean_ - mean_ / 8));
+    c.batch.decode.front().count = std::max(1, static_cast<int>(std::lround(out.load.running / q_.plan.dp)));
+    Plan plan = q_.plan;
+    plan.batch = 1;
+    Evaluator evaluator(c, study_.sweep().search.all_reduce);
+    out.step_errors = break_down(evaluator, plan).errors;
+    out.narrow = narrow_warnings(c, std::span(&plan, 1), study_.sweep().search.all_reduce);
+  }
+
+  const StepTimes& times() const { return times_; }
+  ServiceKnobs knobs_of(const std::vector<std::string>& overrides) const {
+    return service_knobs(study_.study, q_.plan, overrides, mean_);
+  }
+
  private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  ServiceAnswer asked(ServiceAnswer out) const {
+    out.question = q_;
+    out.knobs = knobs_;
+    out.step_error = times_.effort().largest_error;
+    return out;
+  }
+
   // Blocks of a group's cache that memory holds something of: all, where a pool is made whole; where it
   // grows (RunPool), those of all requests at most, the text of answered ones being kept.
   double blocks_kept() const {
@@ -201,7 +168,7 @@ class Service {
     return own > 0 ? rate / own : 1;
   }
 
-  ServedLoadAnswer play(double rate, bool pictures = false) {
+  ServedLoadAnswer play(double rate, bool pictures = false, Hopes* hopes = nullptr) {
     std::vector<std::unique_ptr<Scheduler>> schedulers;
     std::vector<const StepTimes*> times;
     const ReplicaGroups groups = groups_of(knobs_, q_.plan);
@@ -209,7 +176,7 @@ class Service {
       for (std::size_t g = 0; g < groups.count; ++g) schedulers.push_back(scheduler_of(knobs_));
       times.push_back(&times_);
     }
-    Load load(q_, study_.study, pace(rate));
+    ServiceLoad load(q_, study_.study, pace(rate));
     std::array<Record, kLatencies.size()> records;
     std::uint64_t good = 0, seen = 0;
     const auto timeline = pictures ? std::make_shared<ServedTimeline>() : nullptr;
@@ -218,6 +185,7 @@ class Service {
         [&](const AnsweredRequest& a) {
           const std::size_t part = std::min<std::size_t>(kParts - 1, seen++ * kParts / q_.requests);
           good += note(a, records, part) ? 1 : 0;
+          if (hopes != nullptr) give_up_where_hopeless(a, *hopes);
         },
         [&](std::uint64_t done) { step_(done, q_.requests); }, timeline.get(), groups);
     ServedLoadAnswer out = summary(run, records, good, pictures);
@@ -225,23 +193,37 @@ class Service {
     return out;
   }
 
+  static double value_of(Latency of, const AnsweredRequest& a) {
+    if (of == Latency::ttft) return (a.first - a.came).value;
+    if (of == Latency::e2e) return (a.last - a.came).value;
+    return a.answer > 1 ? (a.last - a.first).value / (a.answer - 1) : 0;
+  }
+
+  // A quantile of at most all requests is above the target where more than its rest are, whatever is still to
+  // come; one request more than that, since ranks are rounded. Gaps between tokens are not counted by
+  // request.
+  void give_up_where_hopeless(const AnsweredRequest& a, Hopes& hopes) const {
+    for (std::size_t i = 0; i < q_.targets.size(); ++i) {
+      const LatencyTarget& t = q_.targets[i];
+      if (t.of == Latency::itl || value_of(t.of, a) <= t.most.value) continue;
+      const double may = (1 - t.quantile) * static_cast<double>(q_.requests) + 1;
+      if (static_cast<double>(++hopes.broken[i]) > may) throw GivenUp{};
+    }
+  }
+
   // Whether the request keeps every target itself, but those of ITL, which are of all tokens together.
   bool note(const AnsweredRequest& a, std::array<Record, kLatencies.size()>& records,
             std::size_t part) const {
-    const double ttft = (a.first - a.came).value, e2e = (a.last - a.came).value;
-    const double tpot = a.answer > 1 ? (a.last - a.first).value / (a.answer - 1) : 0;
     const auto add = [&](Latency of, double value) {
       Record& r = records[static_cast<std::size_t>(of)];
       r.all.add(value);
       r.parts[part].add(value);
     };
-    add(Latency::ttft, ttft);
-    if (a.answer > 1) add(Latency::tpot, tpot);
-    add(Latency::e2e, e2e);
+    add(Latency::ttft, value_of(Latency::ttft, a));
+    if (a.answer > 1) add(Latency::tpot, value_of(Latency::tpot, a));
+    add(Latency::e2e, value_of(Latency::e2e, a));
     return std::all_of(q_.targets.begin(), q_.targets.end(), [&](const LatencyTarget& t) {
-      if (t.of == Latency::itl) return true;
-      const double value = t.of == Latency::ttft ? ttft : t.of == Latency::e2e ? e2e : tpot;
-      return value <= t.most.value;
+      return t.of == Latency::itl || value_of(t.of, a) <= t.most.value;
     });
   }
 
@@ -345,18 +327,6 @@ class Service {
     return out;
   }
 
-  // Of a step that decodes as many requests as did on average, in each attention group.
-  void look_at_prices(ServiceAnswer& out) const {
-    Case c = study_.study;
-    c.batch = decode_batch(std::max(2LL, mean_ - mean_ / 8));
-    c.batch.decode.front().count = std::max(1, static_cast<int>(std::lround(out.load.running / q_.plan.dp)));
-    Plan plan = q_.plan;
-    plan.batch = 1;
-    Evaluator evaluator(c, study_.sweep().search.all_reduce);
-    out.step_errors = break_down(evaluator, plan).errors;
-    out.narrow = narrow_warnings(c, std::span(&plan, 1), study_.sweep().search.all_reduce);
-  }
-
   const Study& study_;
   ServiceQuestion q_;
   const std::function<void(std::uint64_t, std::uint64_t)>& step_;
@@ -366,11 +336,29 @@ class Service {
   ServiceKnobs knobs_;
 };
 
-}  // namespace
+RequestService::RequestService(const Study& study, const ServiceQuestion& question,
+                               const std::function<void(std::uint64_t, std::uint64_t)>& step)
+    : plays_(std::make_unique<Plays>(study, question, step)) {}
+RequestService::~RequestService() = default;
+
+ServiceAnswer RequestService::answer() { return plays_->answer(); }
+std::optional<ServiceAnswer> RequestService::answer(int replicas, const std::vector<std::string>& knobs,
+                                                    bool gives_up) {
+  return plays_->answer(replicas, knobs, gives_up);
+}
+void RequestService::look_at_prices(ServiceAnswer& answer) const { plays_->look_at_prices(answer); }
+OfferedLoad RequestService::offered() const { return plays_->offered(); }
+const StepTimes& RequestService::times() const { return plays_->times(); }
+ServiceKnobs RequestService::knobs(const std::vector<std::string>& overrides) const {
+  return plays_->knobs_of(overrides);
+}
 
 ServiceAnswer serve_requests(const Study& study, const ServiceQuestion& question,
                              const std::function<void(std::uint64_t, std::uint64_t)>& step) {
-  return Service(study, question, step).answer();
+  RequestService service(study, question, step);
+  ServiceAnswer out = service.answer();
+  service.look_at_prices(out);
+  return out;
 }
 
 }  // namespace shardline

@@ -112,7 +112,44 @@ struct ServiceAnswer {
   std::vector<Diagnostic> narrow;  // of that step: narrow_warnings()
 };
 
-/// Throws UserError as no_play(), service_knobs() and traces do. `step` may throw to stop.
+/// Requests of an open loop in the order of their arrival; of a trace without those beyond the question's.
+struct OfferedLoad {
+  std::vector<double> arrivals;             // seconds
+  std::vector<std::int64_t> input, output;  // tokens
+  bool shared = false;  // some requests begin with text that others have: a prefix cache may find it
+};
+
+/// A plan and a load, to be played as often as asked: times of steps are found once for all plays. One object
+/// per thread.
+class RequestService {
+ public:
+  /// Throws UserError as no_play(), service_knobs() and traces do. `step` is called now and then and may
+  /// throw to stop; it lives as long as this.
+  RequestService(const Study& study, const ServiceQuestion& question,
+                 const std::function<void(std::uint64_t done, std::uint64_t all)>& step);
+  RequestService(const RequestService&) = delete;
+  RequestService& operator=(const RequestService&) = delete;
+  ~RequestService();
+
+  /// The question's.
+  ServiceAnswer answer();
+  /// Of an open loop on so many replicas whose engines have such knobs. `gives_up`: nothing, as soon as more
+  /// requests have broken a target than may break it, whatever the others will do.
+  std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up);
+  /// What errors of prices do to the step that decodes the mean batch of an answer, and warnings of it.
+  void look_at_prices(ServiceAnswer& answer) const;
+  /// What comes, the same in all plays.
+  OfferedLoad offered() const;
+  const StepTimes& times() const;
+  /// Under such knobs.
+  ServiceKnobs knobs(const std::vector<std::string>& overrides) const;
+
+ private:
+  class Plays;
+  std::unique_ptr<Plays> plays_;
+};
+
+/// The answer of a service that is played once.
 ServiceAnswer serve_requests(const Study& study, const ServiceQuestion& question,
                              const std::function<void(std::uint64_t done, std::uint64_t all)>& step);
 

@@ -1,0 +1,292 @@
+#include "planner/studies/deployment.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "planner/search/candidates.hpp"
+#include "planner/studies/deployment_bounds.hpp"
+#include "planner/studies/plan_load.hpp"
+#include "sim/base/cancel.hpp"
+#include "sim/base/error.hpp"
+#include "sim/base/parallel.hpp"
+
+namespace shardline {
+
+std::string_view to_string(RuledOut by) {
+  switch (by) {
+    case RuledOut::ttft:
+      return "TTFT of a prompt alone";
+    case RuledOut::tpot:
+      return "TPOT of one request";
+    case RuledOut::prompts:
+      return "work of all prompts";
+    case RuledOut::answers:
+      return "work of all answers";
+    case RuledOut::early:
+      return "a play that broke a target too often";
+    case RuledOut::whole:
+      return "a play to its end";
+  }
+  return "";
+}
+
+std::vector<std::vector<std::string>> knob_settings(const std::vector<std::string>& knobs) {
+  std::vector<std::vector<std::string>> out{{}};
+  for (const std::string& knob : knobs) {
+    const std::size_t equals = knob.find('=');
+    std::vector<std::string> each;
+    for (std::size_t at = equals; at != std::string::npos;) {
+      const std::size_t end = knob.find(',', at + 1);
+      each.push_back(knob.substr(0, equals + 1) + knob.substr(at + 1, end - at - 1));
+      at = end;
+    }
+    if (each.empty()) each.push_back(knob);  // what is wrong with it is said by who reads it
+    std::vector<std::vector<std::string>> longer;
+    for (const auto& setting : out) {
+      for (const std::string& one : each) {
+        longer.push_back(setting);
+        longer.back().push_back(one);
+      }
+    }
+    out = std::move(longer);
+  }
+  return out;
+}
+
+namespace {
+
+// A sharding, played by one thread at a time.
+struct Server {
+  Plan plan;
+  std::unique_ptr<RequestService> service;
+  struct Setting {
+    std::size_t index = 0;  // among the question's
+    std::unique_ptr<DeploymentBounds> bounds;
+  };
+  std::vector<Setting> settings;  // that the plan has
+  std::vector<std::size_t> refused;
+};
+
+// What came of one candidate.
+struct Tried {
+  std::optional<RuledOut> by;  // nothing: it meets
+  std::optional<PlayedDeployment> played;
+  std::uint64_t requests = 0;
+};
+
+double used_of(const ServedLoadAnswer& load) {
+  double out = 0;
+  for (const TargetResult& t : load.targets) out = std::max(out, t.measured / t.target.most.value);
+  return out;
+}
+
+class Deployments {
+ public:
+  Deployments(const Study& study, const DeploymentQuestion& question,
+              const std::function<void(std::uint64_t, std::uint64_t)>& progress)
+      : study_(study), q_(question), progress_(progress), threads_(thread_count(question.threads)) {
+    SL_CHECK(q_.load.users == 0 && !q_.load.targets.empty() && (q_.load.rate > 0 || !q_.load.trace.empty()),
+             "an open loop with targets");
+    find_servers();
+  }
+
+  DeploymentAnswer answer() {
+    make_services();
+    count_candidates();
+    std::set<int> levels;
+    for (const Server& s : servers_) {
+      for (int gpus = s.plan.gpus(); gpus <= q_.most_gpus; gpus += s.plan.gpus()) levels.insert(gpus);
+    }
+    for (const int gpus : levels) {
+      std::vector<PlayedDeployment> met = play_level(gpus);
+      if (met.empty() || (q_.exhaustive && !out_.cheapest.empty())) continue;
+      out_.cheapest = std::move(met);
+      out_.certificate.met = out_.cheapest.size();
+      if (!q_.exhaustive) break;
+    }
+    out_.certificate.dearer = out_.certificate.candidates - tried_;
+    if (out_.cheapest.empty()) find_nearest();
+    for (PlayedDeployment& d : out_.cheapest) server_of(d).service->look_at_prices(d.answer);
+    if (out_.nearest) server_of(*out_.nearest).service->look_at_prices(out_.nearest->answer);
+    return std::move(out_);
+  }
+
+ private:
+  void find_servers() {
+    SearchOptions o = study_.sweep().search;
+    std::erase_if(o.gpus, [&](int gpus) { return gpus > q_.most_gpus; });
+    SearchResult ignored;
+    std::vector<Plan> plans;
+    for (const Candidate& c : enumerate_candidates(study_.study, o, ignored)) {
+      const Plan sharding = sharding_of(c.plan);
+      if (std::find(plans.begin(), plans.end(), sharding) == plans.end()) plans.push_back(sharding);
+    }
+    for (Plan& plan : plans) {
+      if (const auto why = no_play(study_.study, plan)) {
+        out_.not_played.emplace_back(plan, *why);
+        continue;
+      }
+      servers_.emplace_back();
+      servers_.back().plan = plan;
+    }
+    if (!servers_.empty()) return;
+    std::vector<std::string> details;
+    for (const auto& [plan, why] : out_.not_played) details.push_back(to_string(plan) + ": " + why);
+    constexpr std::size_t kShown = 3;
+    if (details.size() > kShown) details.resize(kShown);
+    if (details.empty())
+      details.push_back("no plan fits, or the engine starts none: plan without --slo says why");
+    throw UserError({Diagnostic{{}, "no plan whose requests can be played", std::move(details)}});
+  }
+
+  // A plan that has none of the settings is none; one that no plan has is an error, as it says nothing.
+  void make_services() {
+    std::mutex faults;
+    std::map<std::size_t, std::string> fault;  // by setting
+    const auto ask = [](std::uint64_t, std::uint64_t) { check_cancelled(); };
+    step_ = ask;
+    parallel_for(0, servers_.size(), threads_, [&](std::size_t i, std::size_t) {
+      Server& s = servers_[i];
+      ServiceQuestion load = q_.load;
+      load.plan = s.plan;
+      load.replicas = 1;
+      load.knobs.clear();
+      std::optional<OfferedLoad> offered;
+      for (std::size_t k = 0; k < q_.knobs.size(); ++k) {
+        try {
+          if (!s.service) s.service = std::make_unique<RequestService>(study_, load, step_);
+          if (!offered) offered = s.service->offered();
+          const ServiceKnobs knobs = s.service->knobs(q_.knobs[k]);
+          // The load names the plan whose groups are counted.
+          s.settings.push_back({k, nullptr});
+          s.settings.back().bounds = std::make_unique<DeploymentBounds>(
+              *s.service, knobs, *offered, question_of(s.plan), study_.study.engine->host.path);
+        } catch (const UserError& e) {
+          const std::lock_guard lock(faults);
+          s.refused.push_back(k);
+          fault.try_emplace(k, e.what());
+        }
+      }
+    });
+    std::vector<bool> taken(q_.knobs.size());
+    for (const Server& s : servers_) {
+      for (const Server::Setting& setting : s.settings) taken[setting.index] = true;
+    }
+    for (std::size_t k = 0; k < q_.knobs.size(); ++k) {
+      if (!taken[k]) out_.knobs_refused.push_back(q_.knobs[k]);
+    }
+    if (out_.knobs_refused.size() == q_.knobs.size()) throw UserError(fault.begin()->second);
+  }
+
+  // Kept for bounds, which refer to it.
+  const ServiceQuestion& question_of(const Plan& plan) {
+    const std::lock_guard lock(questions_lock_);
+    ServiceQuestion& q = questions_.emplace_back(q_.load);
+    q.plan = plan;
+    return q;
+  }
+
+  void count_candidates() {
+    for (const Server& s : servers_) {
+      out_.certificate.plans += s.settings.empty() ? 0 : 1;
+      out_.certificate.candidates +=
+          s.settings.size() * static_cast<std::size_t>(q_.most_gpus / s.plan.gpus());
+    }
+  }
+
+  Tried try_one(Server& s, const Server::Setting& setting, int replicas) const {
+    Tried out;
+    if (!q_.exhaustive) {
+      out.by = setting.bounds->rules_out(replicas);
+      if (out.by) return out;
+    }
+    auto answer = s.service->answer(replicas, q_.knobs[setting.index], !q_.exhaustive);
+    if (!answer) {
+      out.by = RuledOut::early;
+      return out;
+    }
+    out.requests = answer->load.answered;
+    if (!answer->load.met) out.by = RuledOut::whole;
+    out.played = PlayedDeployment{std::move(*answer), 0};
+    out.played->used = used_of(out.played->answer.load);
+    return out;
+  }
+
+  // All candidates on exactly so many GPUs; those that meet.
+  std::vector<PlayedDeployment> play_level(int gpus) {
+    std::vector<std::size_t> of_level;
+    for (std::size_t i = 0; i < servers_.size(); ++i) {
+      if (gpus % servers_[i].plan.gpus() == 0 && !servers_[i].settings.empty()) of_level.push_back(i);
+    }
+    std::vector<std::vector<Tried>> tried(of_level.size());
+    parallel_for(0, of_level.size(), threads_, [&](std::size_t i, std::size_t) {
+      Server& s = servers_[of_level[i]];
+      for (const Server::Setting& setting : s.settings) {
+        tried[i].push_back(try_one(s, setting, gpus / s.plan.gpus()));
+        const std::lock_guard lock(progress_lock_);
+        progress_(++tried_, out_.certificate.candidates);
+      }
+    });
+    std::vector<PlayedDeployment> met;
+    for (std::vector<Tried>& of_plan : tried) {
+      for (Tried& t : of_plan) {
+        out_.certificate.requests += t.requests;
+        if (t.by)
+          ++out_.certificate.ruled_out[static_cast<std::size_t>(*t.by)];
+        else
+          met.push_back(std::move(*t.played));
+      }
+    }
+    std::stable_sort(met.begin(), met.end(),
+                     [](const PlayedDeployment& a, const PlayedDeployment& b) { return a.used < b.used; });
+    return met;
+  }
+
+  // Each plan on as many GPUs as there are, played whole: what comes closest to its targets.
+  void find_nearest() {
+    std::vector<std::optional<PlayedDeployment>> played(servers_.size());
+    parallel_for(0, servers_.size(), threads_, [&](std::size_t i, std::size_t) {
+      Server& s = servers_[i];
+      for (const Server::Setting& setting : s.settings) {
+        auto answer = s.service->answer(q_.most_gpus / s.plan.gpus(), q_.knobs[setting.index], false);
+        PlayedDeployment d{std::move(*answer), 0};
+        d.used = used_of(d.answer.load);
+        if (!played[i] || d.used < played[i]->used) played[i] = std::move(d);
+      }
+    });
+    for (auto& d : played) {
+      if (!d) continue;
+      out_.certificate.requests += d->answer.load.answered;
+      if (!out_.nearest || d->used < out_.nearest->used) out_.nearest = std::move(*d);
+    }
+  }
+
+  Server& server_of(const PlayedDeployment& d) {
+    return *std::find_if(servers_.begin(), servers_.end(),
+                         [&](const Server& s) { return s.plan == d.answer.question.plan; });
+  }
+
+  const Study& study_;
+  const DeploymentQuestion& q_;
+  const std::function<void(std::uint64_t, std::uint64_t)>& progress_;
+  const std::size_t threads_;
+  std::vector<Server> servers_;
+  std::deque<ServiceQuestion> questions_;
+  std::mutex questions_lock_, progress_lock_;
+  std::function<void(std::uint64_t, std::uint64_t)> step_;
+  std::uint64_t tried_ = 0;
+  DeploymentAnswer out_;
+};
+
+}  // namespace
+
+DeploymentAnswer cheapest_deployment(const Study& study, const DeploymentQuestion& question,
+                                     const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  return Deployments(study, question, progress).answer();
+}
+
+}  // namespace shardline

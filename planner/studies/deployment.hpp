@@ -1,0 +1,82 @@
+// The cheapest replicas that keep a load's latency targets, found by playing it. planner/README.md [P35].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "planner/studies/request_service.hpp"
+
+namespace shardline {
+
+/// Which replicas of which plan, on the fewest GPUs, keep the targets of a load.
+struct DeploymentQuestion {
+  /// An open loop with targets: a rate or a trace. Its plan, replicas and knobs are those of the candidates.
+  ServiceQuestion load;
+  int most_gpus = 0;
+  /// Settings of an engine's knobs that are tried, each with every plan; one empty setting: its defaults.
+  std::vector<std::vector<std::string>> knobs = {{}};
+  /// Plays every candidate to its end, whatever bounds say: the oracle of the search.
+  bool exhaustive = false;
+  int threads = 0;
+};
+
+/// What shows that a candidate misses a target, in the order in which it is asked.
+enum class RuledOut : std::uint8_t {
+  ttft,     // a prompt alone takes longer
+  tpot,     // a step for one request takes longer
+  prompts,  // all replicas cannot compute the prompts in time
+  answers,  // nor the tokens of answers
+  early,    // a play in which more requests broke a target than may
+  whole,    // a play to its end
+};
+inline constexpr std::size_t kRuledOut = 6;
+std::string_view to_string(RuledOut by);  // "TTFT of a prompt alone"
+
+/// A candidate that was played to its end.
+struct PlayedDeployment {
+  ServiceAnswer answer;
+  /// What is measured over what is asked, of the target that is closest to being missed: at most 1 where all
+  /// are met.
+  double used = 0;
+
+  int gpus() const { return answer.question.plan.gpus() * answer.question.replicas; }
+};
+
+/// What was looked at. Candidates on more GPUs than the answer are not looked at: they cost more.
+struct DeploymentCertificate {
+  std::uint64_t plans = 0;       // shardings that the engine starts and that can be played
+  std::uint64_t candidates = 0;  // plans x knobs x replicas on at most so many GPUs as were asked for
+  std::uint64_t dearer = 0;      // on more GPUs than the answer
+  std::array<std::uint64_t, kRuledOut> ruled_out{};
+  std::uint64_t met = 0;       // of those on as many GPUs as the answer
+  std::uint64_t requests = 0;  // that were answered in all plays
+};
+
+struct DeploymentAnswer {
+  std::vector<PlayedDeployment> cheapest;   // all that meet, on the fewest GPUs; what has most room first
+  std::optional<PlayedDeployment> nearest;  // of none that meets, on as many GPUs as there are
+  DeploymentCertificate certificate;
+  /// Plans that the engine starts and whose requests cannot be played, each with the reason.
+  std::vector<std::pair<Plan, std::string>> not_played;
+  std::vector<std::vector<std::string>> knobs_refused;  // settings that no plan has
+};
+
+/// [P35] Plans are all shardings that the study's search lists on at most so many GPUs and its engine starts.
+/// Bounds rest on two assumptions about step times, which its tests try: what is in a step beside some of it
+/// makes it no shorter, and a prompt in more parts takes no less. The same for any number of threads.
+/// `progress` in candidates, called by one thread at a time; it may throw to stop. Throws UserError of
+/// settings and traces, and where no plan is left.
+DeploymentAnswer cheapest_deployment(
+    const Study& study, const DeploymentQuestion& question,
+    const std::function<void(std::uint64_t done, std::uint64_t all)>& progress);
+
+/// Each of the settings that `knobs` lists, "max_num_seqs=64,256" twice with others: all their combinations.
+std::vector<std::vector<std::string>> knob_settings(const std::vector<std::string>& knobs);
+
+}  // namespace shardline

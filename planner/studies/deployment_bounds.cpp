@@ -1,0 +1,150 @@
+#include "planner/studies/deployment_bounds.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "planner/requests/group_times.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Ranks are rounded down, and one more is left out: a bound of fewer requests is a bound.
+std::size_t least_rank(double quantile, std::size_t n) {
+  const double kept = std::floor(quantile * static_cast<double>(n)) - 1;
+  return kept > 1 ? static_cast<std::size_t>(kept) - 1 : 0;
+}
+
+std::uint32_t u32(std::int64_t tokens) { return static_cast<std::uint32_t>(tokens); }
+
+}  // namespace
+
+DeploymentBounds::DeploymentBounds(const RequestService& service, const ServiceKnobs& knobs,
+                                   const OfferedLoad& load, const ServiceQuestion& question, Seconds path)
+    : service_(service),
+      question_(question),
+      groups_(std::max(1, question.plan.dp)),
+      budget_(knobs.step_tokens()),
+      found_(load.shared && knobs.finds()),
+      path_(path),
+      last_(load.arrivals.empty() ? 0 : load.arrivals.back()),
+      prompts_(load.input) {
+  for (std::size_t i = 0; i < load.output.size(); ++i) {
+    if (load.output[i] > 1) with_answer_.push_back(load.input[i]);
+    answers_.push_back(load.output[i] - 1);
+  }
+  for (auto* of : {&prompts_, &with_answer_, &answers_}) std::sort(of->begin(), of->end());
+  const double shortest = prompts_.empty() ? 1 : static_cast<double>(prompts_.front());
+  const double tokens = static_cast<double>(knobs.blocks()) * knobs.block();
+  // Text that requests share is held once.
+  at_once_ = found_ ? knobs.requests()
+                    : std::clamp<std::int64_t>(static_cast<std::int64_t>(tokens / shortest) + 1, 1,
+                                               static_cast<std::int64_t>(knobs.requests()));
+  look_at_work();
+}
+
+// As if all other groups had nothing to do.
+Seconds DeploymentBounds::step(const StepBatch& batch) const {
+  const StepBatch nothing;
+  std::vector<const StepBatch*> groups(static_cast<std::size_t>(groups_), &nothing);
+  groups.front() = &batch;
+  return step_of_groups(service_.times(), groups);
+}
+
+Seconds DeploymentBounds::prompt_alone(std::int64_t tokens) const {
+  // All but the last token may be found.
+  if (found_) return step({0, 0, 0, {{1, u32(tokens - 1)}}});
+  Seconds out(0);
+  for (std::int64_t past = 0; past < tokens; past += budget_)
+    out += step({0, 0, 0, {{u32(std::min(budget_, tokens - past)), u32(past)}}});
+  return out;
+}
+
+Seconds DeploymentBounds::least_ttft(double quantile) const {
+  if (prompts_.empty()) return Seconds(0);
+  return path_ + prompt_alone(prompts_[least_rank(quantile, prompts_.size())]);
+}
+
+Seconds DeploymentBounds::least_tpot(double quantile) const {
+  if (with_answer_.empty()) return Seconds(0);
+  const std::int64_t cached = with_answer_[least_rank(quantile, with_answer_.size())];
+  StepBatch one;
+  one.decodes = 1;
+  one.cached = static_cast<std::uint64_t>(cached);
+  one.longest = u32(cached);
+  return step(one);
+}
+
+// The least seconds of a group per token: a step of more than n tokens takes no less than one of n, so that
+// between two numbers that are looked at none is shorter than the smaller one's time over the larger one.
+void DeploymentBounds::look_at_work() {
+  constexpr double kApart = 1.1;
+  if (prompts_.empty()) return;
+  const auto least = [&](std::int64_t most, auto time) {
+    double out = std::numeric_limits<double>::infinity();
+    for (std::int64_t n = 1; n <= most;) {
+      const std::int64_t next = std::max(n + 1, static_cast<std::int64_t>(static_cast<double>(n) * kApart));
+      out = std::min(out, time(n).value / static_cast<double>(std::min(next, most + 1) - 1));
+      n = next;
+    }
+    return out;
+  };
+  const std::int64_t shortest = prompts_.front();
+  // The pairs of a step are fewest where its prompts are shortest, none of which has a beginning in cache.
+  if (!found_)
+    per_prompt_token_ = least(budget_, [&](std::int64_t tokens) {
+      StepBatch batch;
+      constexpr std::int64_t kMostParts = 512;
+      const std::int64_t part = std::max(shortest, (tokens + kMostParts - 1) / kMostParts);
+      if (part > shortest) return Seconds(0);  // too many to list: no bound
+      for (std::int64_t left = tokens; left > 0; left -= part)
+        batch.prompts.push_back({u32(std::min(left, part)), 0});
+      return step(batch);
+    });
+  per_answer_token_ = least(at_once_, [&](std::int64_t requests) {
+    StepBatch batch;
+    batch.decodes = u32(requests);
+    batch.cached = static_cast<std::uint64_t>(requests) * static_cast<std::uint64_t>(shortest);
+    batch.longest = u32(shortest);
+    return step(batch);
+  });
+}
+
+std::optional<RuledOut> DeploymentBounds::rules_out(int replicas) const {
+  std::optional<double>
+      first_by;  // seconds, until when the share of a target of requests has its first token
+  double first_share = 0;
+  std::optional<double> token_by;
+  double token_share = 0;
+  for (const LatencyTarget& t : question_.targets) {
+    const bool first = t.of == Latency::ttft || t.of == Latency::e2e;
+    if (first && least_ttft(t.quantile) > t.most) return RuledOut::ttft;
+    if (t.of == Latency::tpot && least_tpot(t.quantile) > t.most) return RuledOut::tpot;
+    if (first && (!first_by || t.most.value < *first_by)) {
+      first_by = t.most.value;
+      first_share = t.quantile;
+    }
+    if (t.of == Latency::tpot && (!token_by || t.most.value < *token_by)) {
+      token_by = t.most.value;
+      token_share = t.quantile;
+    }
+  }
+  if (!first_by) return std::nullopt;
+  const double groups = static_cast<double>(replicas) * groups_;
+  const auto sum = [](const std::vector<std::int64_t>& of, double share) {
+    const double kept = std::floor(share * static_cast<double>(of.size())) - 1;
+    const auto n = static_cast<std::ptrdiff_t>(std::max(0.0, kept));
+    return std::accumulate(of.begin(), of.begin() + n, 0.0);
+  };
+  if (per_prompt_token_ * sum(prompts_, first_share) > groups * (last_ + *first_by)) return RuledOut::prompts;
+  if (!token_by || answers_.empty()) return std::nullopt;
+  // Requests that keep both targets have their last token by then.
+  const double last_by = last_ + *first_by + *token_by * static_cast<double>(answers_.back());
+  if (per_answer_token_ * sum(answers_, first_share + token_share - 1) > groups * last_by)
+    return RuledOut::answers;
+  return std::nullopt;
+}
+
+}  // namespace shardline
