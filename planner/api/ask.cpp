@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "planner/api/convert.hpp"
+#include "planner/api/convert_deployment.hpp"
 #include "planner/api/convert_explain.hpp"
 #include "planner/api/convert_handoff.hpp"
 #include "planner/api/convert_list.hpp"
@@ -99,6 +100,9 @@ EvaluatorFactory until_cancelled(EvaluatorFactory chains, const RunOptions& o) {
   };
 }
 
+// Arguments of the library have no dashes.
+std::string plain_name(const char* name) { return name; }
+
 }  // namespace
 
 PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
@@ -106,7 +110,15 @@ PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
     const RunScope scope(o);
     require_costs(o);
     const Catalogs catalogs = shipped_catalogs();
-    PlanResult out = plan_result(answer_plan(plan_question_of(question, o, catalogs), catalogs, watch(o)));
+    PlanResult out;
+    if (question.slo.empty()) {
+      require_no_load(question, plain_name);
+      out = plan_result(answer_plan(plan_question_of(question, o, catalogs), catalogs, watch(o)));
+    } else {
+      const AskedDeployment asked = asked_deployment(question, o, plain_name);
+      out = deployment_result(asked, cheapest_deployment(asked.plan.study, asked.question, watch(o)),
+                              question.slo);
+    }
     out.version = version();
     out.question = question;
     return out;
@@ -209,8 +221,7 @@ ServeResult serve(const ServeQuestion& question, const RunOptions& o) {
   return translated([&] {
     const RunScope scope(o);
     require_costs(o);
-    const auto option = [](const char* name) { return std::string(name); };
-    const AskedService asked = asked_service(question, o, option, watch(o));
+    const AskedService asked = asked_service(question, o, plain_name, watch(o));
     ServeResult out =
         serve_result(asked.study, serve_requests(asked.study, asked.question, watch(o)), question);
     out.version = version();

@@ -163,6 +163,12 @@ void require_consistent(const ServiceQuestion& q, bool asked_think, const Option
 
 }  // namespace
 
+ServiceQuestion asked_load(const ServeQuestion& asked, const OptionName& option) {
+  ServiceQuestion out = load_of(asked, option);
+  require_consistent(out, asked.think_s.has_value(), option);
+  return out;
+}
+
 AskedService asked_service(const ServeQuestion& asked, const RunOptions& o, const OptionName& option,
                            const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   const bool named = !asked.scenario.empty() || !asked.scenario_text.empty();
@@ -171,8 +177,7 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o, cons
   if (!named && (asked.system.empty() || asked.input_tokens <= 0))
     throw UserError(fmt::format("{} is missing: without a scenario a model is served on a system",
                                 option(asked.system.empty() ? "system" : "input")));
-  ServiceQuestion question = load_of(asked, option);  // faults before a search
-  require_consistent(question, asked.think_s.has_value(), option);
+  ServiceQuestion question = asked_load(asked, option);  // faults before a search
   StudyAndPlan on = named ? of_scenario(asked, o, option) : of_line(asked, o, option, progress);
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
   question.plan = on.plan;

@@ -37,6 +37,21 @@ ServedLatency latency_of(Latency of, const ToldLatency& told) {
 
 }  // namespace
 
+std::vector<ServedLatency> latencies_of(const ServedLoadAnswer& load) {
+  std::vector<ServedLatency> out;
+  for (const Latency of : kLatencies)
+    out.push_back(latency_of(of, load.latencies[static_cast<std::size_t>(of)]));
+  return out;
+}
+
+std::vector<ServedTarget> targets_of(const ServedLoadAnswer& load) {
+  std::vector<ServedTarget> out;
+  for (const TargetResult& t : load.targets)
+    out.push_back(
+        {std::string(to_string(t.target.of)), t.target.quantile, t.target.most.value, t.measured, t.met});
+  return out;
+}
+
 ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const ServeQuestion& asked) {
   const ServedLoadAnswer& load = answer.load;
   ServeResult r;
@@ -45,11 +60,8 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.knobs = knobs_of(answer.knobs);
   r.met = load.met;
   if (answer.bracket) r.largest_rate = {answer.bracket->low, answer.bracket->high, answer.bracket->plays};
-  for (const Latency of : kLatencies)
-    r.latencies.push_back(latency_of(of, load.latencies[static_cast<std::size_t>(of)]));
-  for (const TargetResult& t : load.targets)
-    r.targets.push_back(
-        {std::string(to_string(t.target.of)), t.target.quantile, t.target.most.value, t.measured, t.met});
+  r.latencies = latencies_of(load);
+  r.targets = targets_of(load);
   r.gpus = static_cast<long long>(answer.question.plan.gpus()) * answer.question.replicas;
   r.sent = static_cast<long long>(load.sent);
   r.answered = static_cast<long long>(load.answered);

@@ -20,10 +20,17 @@ struct AskedService {
 /// command line.
 using OptionName = std::function<std::string(const char* name)>;
 
+/// What of a question is of requests, whatever they are served on; their lengths are left out. Throws
+/// UserError.
+ServiceQuestion asked_load(const ServeQuestion& question, const OptionName& option);
+
 /// The study and the plan that requests are served on; a plan that is not named is searched for, of which
 /// `progress` is told. Throws UserError.
 AskedService asked_service(const ServeQuestion& question, const RunOptions& options, const OptionName& option,
                            const std::function<void(std::uint64_t done, std::uint64_t total)>& progress);
+
+std::vector<ServedLatency> latencies_of(const ServedLoadAnswer& load);
+std::vector<ServedTarget> targets_of(const ServedLoadAnswer& load);
 
 /// Everything but `version` and `command`. `asked`: of which the question has what is not of requests.
 ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const ServeQuestion& asked);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/api/deployment.hpp"
 #include "planner/api/simulate.hpp"
 #include "planner/api/sweep.hpp"
 
@@ -23,6 +24,13 @@ struct PlanQuestion {
   std::optional<double> most_ttft_s;
   std::optional<std::string> read_as;
   std::optional<double> gpu_hour_price;
+  std::string slo;
+  std::optional<std::string> trace;
+  long long requests = 0;
+  std::string lengths = "equal";
+  std::string router = "round_robin";
+  long long seed = 1;
+  std::vector<std::string> knobs;
 };
 template <>
 struct Fields<PlanQuestion> {
@@ -48,6 +56,16 @@ struct Fields<PlanQuestion> {
     field("read_as", &Q::read_as, "model_type to read the model's config.json as; null: its own");
     field("gpu_hour_price", &Q::gpu_hour_price,
           "of a GPU for an hour, in the user's money: plans then have a cost; null: not given");
+    field("slo", &Q::slo,
+          "targets by percentile, `ttft p99 2 s, tpot p99 40 ms`: requests are played, one by one, for the "
+          "fewest GPUs that keep them; empty: none, and the rest is not looked at");
+    field("trace", &Q::trace, "of `slo`: the file that requests are from; null: they are made up");
+    field("requests", &Q::requests, "of `slo`: at most; 0: 2000, all of a trace");
+    field("lengths", &Q::lengths, "of `slo`: `equal`, or `drawn`: from 80 to 100 % of these");
+    field("router", &Q::router, "of `slo`: `round_robin`, `least_kv` or `prefix`");
+    field("seed", &Q::seed, "of `slo`: of arrivals and lengths");
+    field("knobs", &Q::knobs,
+          "of `slo`: options of the engine, `max_num_seqs=64,256`: each of the values is tried");
   }
 };
 
@@ -195,6 +213,7 @@ struct PlanResult {
   std::optional<WiderPlan> wider;
   std::optional<NarrowerCheckpoint> narrower;
   ModelSweep sweep;
+  std::optional<DeploymentSearch> deployment;
 };
 template <>
 struct Fields<PlanResult> {
@@ -226,6 +245,8 @@ struct Fields<PlanResult> {
         "where no plan fits, for its weights are too large: a checkpoint that fits; null: none is known, or "
         "not needed");
     field("sweep", &R::sweep, "the sweep of the scenario, of which `plans` are the part around the target");
+    field("deployment", &R::deployment,
+          "of a question with `slo`, whose `plans` and `sweep` are empty but for the setting; else null");
   }
 };
 

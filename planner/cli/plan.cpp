@@ -1,10 +1,13 @@
 // plan: the question of one line, and its answer on one screen.
 #include <fmt/format.h>
 
+#include "planner/api/convert_deployment.hpp"
 #include "planner/api/convert_plan.hpp"
+#include "planner/cli/deployment_text.hpp"
 #include "planner/cli/plan_text.hpp"
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/search/provenance.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/standard_output.hpp"
 #include "reports/terminal.hpp"
@@ -15,7 +18,10 @@ namespace shardline::cli {
 namespace {
 
 struct PlanOptions {
-  std::string model, costs, save;
+  std::string model, costs, save, slo, trace;
+  std::string router = "round_robin", lengths = "equal";
+  std::optional<long long> requests, seed;
+  std::vector<std::string> knobs;
   QuestionOptions question;
   EngineOptions engine;
   bool verbose = false;  // also statistics of the search
@@ -30,15 +36,80 @@ void declare(Arguments& a, PlanOptions& o) {
   a.add("--save", o.save, "Write the question as a scenario, for sweep, simulate and changes of yours")
       .output_file();
   a.flag("-v,--verbose", o.verbose, "Also what the search looked at, and rules of the engine by plans");
+  a.add(
+      "--slo", o.slo,
+      "Targets by percentile, \"ttft p99 2 s, tpot p99 40 ms\": the fewest GPUs whose replicas keep them at "
+      "--rate or with --trace, request by request");
+  a.add("--trace", o.trace, "Of --slo: recorded requests, as serve takes them; with --rate at that mean rate")
+      .files();
+  a.add("--requests", o.requests, "Of --slo: requests at most (default: 2000, all of a trace)")
+      .range(1, 100'000'000);
+  a.add("--lengths", o.lengths, "Of --slo: all requests as long as asked, or drawn from 80 to 100 % of it")
+      .one_of({"equal", "drawn"});
+  a.add("--router", o.router, "Of --slo: which replica a request goes to")
+      .one_of({"round_robin", "least_kv", "prefix"});
+  a.add("--seed", o.seed, "Of --slo: of arrivals and lengths (default: 1)").range(0, 1'000'000'000'000'000);
+  a.add("--knob", o.knobs,
+        "Of --slo: NAME=VALUE[,VALUE ...], an option of the engine, each of whose values is tried; again for "
+        "more")
+      .each();
   add_threads(a, o.threads);
   add_costs(a, o.costs);
   add_engine(a, o.engine);
 }
 
+api::PlanQuestion asked_of(const PlanOptions& o) {
+  api::PlanQuestion q = asked_of(o.model, o.question);
+  q.slo = o.slo;
+  if (!o.trace.empty()) q.trace = o.trace;
+  q.requests = o.requests.value_or(0);
+  q.lengths = o.lengths;
+  q.router = o.router;
+  q.seed = o.seed.value_or(1);
+  q.knobs = o.knobs;
+  return q;
+}
+
+std::string option_name(const char* name) { return std::string("--") + name; }
+
+int run_deployment(const PlanOptions& o, const Provenance& made_by) {
+  const api::PlanQuestion question = asked_of(o);
+  const api::AskedDeployment asked =
+      api::asked_deployment(question, run_options_of(o.engine, o.costs, o.threads), option_name);
+  DeploymentAnswer answer;
+  {
+    Progress progress(o.model, Progress::terminal(), "candidates");
+    answer =
+        cheapest_deployment(asked.plan.study, asked.question, [&](std::uint64_t done, std::uint64_t total) {
+          progress.show(done, total);
+          check_cancelled();
+        });
+  }
+  if (!o.save.empty()) write_file(o.save, asked.plan.scenario);
+  print_warnings(model_notes(asked.plan.study.study));
+  if (!answer.cheapest.empty()) print_warnings(answer.cheapest.front().answer.narrow);
+  constexpr std::size_t kWidth = 80;
+  const std::size_t width = output_width();
+  const std::string saved = DocumentOutput::is_standard(o.save) ? "" : o.save;
+  fmt::print("{}", deployment_text(asked, answer, o.slo, saved, width > 0 ? width : kWidth, o.verbose));
+  if (made_by.document != nullptr) {
+    api::PlanResult result = api::deployment_result(asked, answer, o.slo);
+    result.version = made_by.version;
+    result.command = made_by.command;
+    result.question = question;
+    made_by.document->set(api::to_json(result));
+  }
+  return answer.cheapest.empty() ? 3 : 0;
+}
+
 int run(const PlanOptions& o, const Provenance& made_by) {
-  refuse_to_overwrite("--save", o.save, {o.model, o.question.system, o.engine.engine});
+  std::vector<std::string> read{o.model, o.question.system, o.engine.engine};
+  if (!o.trace.empty()) read.push_back(o.trace);
+  refuse_to_overwrite("--save", o.save, read);
+  if (!o.slo.empty()) return run_deployment(o, made_by);
+  const api::PlanQuestion asked = asked_of(o);
+  api::require_no_load(asked, option_name);
   const Catalogs catalogs = shipped_catalogs();
-  const api::PlanQuestion asked = asked_of(o.model, o.question);
   const PlanQuestion question =
       api::plan_question_of(asked, run_options_of(o.engine, o.costs, o.threads), catalogs);
   PlanAnswer answer;

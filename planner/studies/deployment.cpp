@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "planner/search/candidates.hpp"
 #include "planner/studies/deployment_bounds.hpp"
 #include "planner/studies/plan_load.hpp"
+#include "planner/studies/study_memory.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/parallel.hpp"
@@ -68,7 +70,6 @@ struct Server {
     std::unique_ptr<DeploymentBounds> bounds;
   };
   std::vector<Setting> settings;  // that the plan has
-  std::vector<std::size_t> refused;
 };
 
 // What came of one candidate.
@@ -95,6 +96,7 @@ class Deployments {
   }
 
   DeploymentAnswer answer() {
+    require_memory(need());
     make_services();
     count_candidates();
     std::set<int> levels;
@@ -102,10 +104,12 @@ class Deployments {
       for (int gpus = s.plan.gpus(); gpus <= q_.most_gpus; gpus += s.plan.gpus()) levels.insert(gpus);
     }
     for (const int gpus : levels) {
+      const std::uint64_t before = tried_;
       std::vector<PlayedDeployment> met = play_level(gpus);
       if (met.empty() || (q_.exhaustive && !out_.cheapest.empty())) continue;
       out_.cheapest = std::move(met);
       out_.certificate.met = out_.cheapest.size();
+      out_.certificate.beside = tried_ - before - out_.cheapest.size();
       if (!q_.exhaustive) break;
     }
     out_.certificate.dearer = out_.certificate.candidates - tried_;
@@ -116,6 +120,19 @@ class Deployments {
   }
 
  private:
+  // Plays on all threads, on as many replicas of the smallest plan as there are GPUs for; tables of step
+  // times of all plans.
+  MemoryNeed need() const {
+    constexpr double kTables = 4e6;  // of a plan, bytes: 2.9 MB of 400 numbers of requests at once
+    int smallest = q_.most_gpus;
+    for (const Server& s : servers_) smallest = std::min(smallest, s.plan.gpus());
+    MemoryNeed of_play =
+        need_of_requests(std::max<std::uint64_t>(q_.load.requests, 2000), 0, q_.most_gpus / smallest, 0);
+    of_play.bytes =
+        of_play.bytes * static_cast<double>(threads_) + Bytes(kTables * static_cast<double>(servers_.size()));
+    return of_play;
+  }
+
   void find_servers() {
     SearchOptions o = study_.sweep().search;
     std::erase_if(o.gpus, [&](int gpus) { return gpus > q_.most_gpus; });
@@ -146,14 +163,14 @@ class Deployments {
   // A plan that has none of the settings is none; one that no plan has is an error, as it says nothing.
   void make_services() {
     std::mutex faults;
-    std::map<std::size_t, std::string> fault;  // by setting
+    std::map<std::size_t, std::exception_ptr> fault;  // by setting, with their places
     const auto ask = [](std::uint64_t, std::uint64_t) { check_cancelled(); };
     step_ = ask;
     parallel_for(0, servers_.size(), threads_, [&](std::size_t i, std::size_t) {
       Server& s = servers_[i];
       ServiceQuestion load = q_.load;
       load.plan = s.plan;
-      load.replicas = 1;
+      load.replicas = q_.most_gpus / s.plan.gpus();  // whose memory is asked for
       load.knobs.clear();
       std::optional<OfferedLoad> offered;
       for (std::size_t k = 0; k < q_.knobs.size(); ++k) {
@@ -165,10 +182,9 @@ class Deployments {
           s.settings.push_back({k, nullptr});
           s.settings.back().bounds = std::make_unique<DeploymentBounds>(
               *s.service, knobs, *offered, question_of(s.plan), study_.study.engine->host.path);
-        } catch (const UserError& e) {
+        } catch (const UserError&) {
           const std::lock_guard lock(faults);
-          s.refused.push_back(k);
-          fault.try_emplace(k, e.what());
+          fault.try_emplace(k, std::current_exception());
         }
       }
     });
@@ -179,7 +195,7 @@ class Deployments {
     for (std::size_t k = 0; k < q_.knobs.size(); ++k) {
       if (!taken[k]) out_.knobs_refused.push_back(q_.knobs[k]);
     }
-    if (out_.knobs_refused.size() == q_.knobs.size()) throw UserError(fault.begin()->second);
+    if (out_.knobs_refused.size() == q_.knobs.size()) std::rethrow_exception(fault.begin()->second);
   }
 
   // Kept for bounds, which refer to it.
@@ -205,11 +221,11 @@ class Deployments {
       if (out.by) return out;
     }
     auto answer = s.service->answer(replicas, q_.knobs[setting.index], !q_.exhaustive);
+    out.requests = s.service->answered();
     if (!answer) {
       out.by = RuledOut::early;
       return out;
     }
-    out.requests = answer->load.answered;
     if (!answer->load.met) out.by = RuledOut::whole;
     out.played = PlayedDeployment{std::move(*answer), 0};
     out.played->used = used_of(out.played->answer.load);
@@ -232,9 +248,13 @@ class Deployments {
       }
     });
     std::vector<PlayedDeployment> met;
-    for (std::vector<Tried>& of_plan : tried) {
-      for (Tried& t : of_plan) {
+    for (std::size_t i = 0; i < tried.size(); ++i) {
+      const Server& s = servers_[of_level[i]];
+      for (std::size_t k = 0; k < tried[i].size(); ++k) {
+        Tried& t = tried[i][k];
         out_.certificate.requests += t.requests;
+        if (gpus + s.plan.gpus() > q_.most_gpus)
+          lasted_.push_back({of_level[i], s.settings[k].index, t.requests});
         if (t.by)
           ++out_.certificate.ruled_out[static_cast<std::size_t>(*t.by)];
         else
@@ -246,20 +266,28 @@ class Deployments {
     return met;
   }
 
-  // Each plan on as many GPUs as there are, played whole: what comes closest to its targets.
+  // Of plans on as many GPUs as there are those whose plays lasted longest, played whole: what comes closest
+  // to its targets.
   void find_nearest() {
-    std::vector<std::optional<PlayedDeployment>> played(servers_.size());
-    parallel_for(0, servers_.size(), threads_, [&](std::size_t i, std::size_t) {
-      Server& s = servers_[i];
-      for (const Server::Setting& setting : s.settings) {
-        auto answer = s.service->answer(q_.most_gpus / s.plan.gpus(), q_.knobs[setting.index], false);
-        PlayedDeployment d{std::move(*answer), 0};
-        d.used = used_of(d.answer.load);
-        if (!played[i] || d.used < played[i]->used) played[i] = std::move(d);
+    constexpr std::size_t kPlayed = 4;
+    std::stable_sort(lasted_.begin(), lasted_.end(),
+                     [](const Lasted& a, const Lasted& b) { return a.requests > b.requests; });
+    if (lasted_.size() > kPlayed) lasted_.resize(kPlayed);
+    std::vector<std::optional<PlayedDeployment>> played(lasted_.size());
+    // A plan's service is played by one thread at a time.
+    std::map<std::size_t, std::vector<std::size_t>> of_server;
+    for (std::size_t i = 0; i < lasted_.size(); ++i) of_server[lasted_[i].server].push_back(i);
+    std::vector<std::vector<std::size_t>> work;
+    for (auto& [server, indices] : of_server) work.push_back(std::move(indices));
+    parallel_for(0, work.size(), threads_, [&](std::size_t w, std::size_t) {
+      for (const std::size_t i : work[w]) {
+        Server& s = servers_[lasted_[i].server];
+        auto answer = s.service->answer(q_.most_gpus / s.plan.gpus(), q_.knobs[lasted_[i].setting], false);
+        played[i] = PlayedDeployment{std::move(*answer), 0};
+        played[i]->used = used_of(played[i]->answer.load);
       }
     });
     for (auto& d : played) {
-      if (!d) continue;
       out_.certificate.requests += d->answer.load.answered;
       if (!out_.nearest || d->used < out_.nearest->used) out_.nearest = std::move(*d);
     }
@@ -279,6 +307,12 @@ class Deployments {
   std::mutex questions_lock_, progress_lock_;
   std::function<void(std::uint64_t, std::uint64_t)> step_;
   std::uint64_t tried_ = 0;
+  // Candidates with as many replicas as there are GPUs for, and how long their plays lasted.
+  struct Lasted {
+    std::size_t server = 0, setting = 0;
+    std::uint64_t requests = 0;
+  };
+  std::vector<Lasted> lasted_;
   DeploymentAnswer out_;
 };
 

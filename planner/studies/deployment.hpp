@@ -55,12 +55,14 @@ struct DeploymentCertificate {
   std::uint64_t dearer = 0;      // on more GPUs than the answer
   std::array<std::uint64_t, kRuledOut> ruled_out{};
   std::uint64_t met = 0;       // of those on as many GPUs as the answer
-  std::uint64_t requests = 0;  // that were answered in all plays
+  std::uint64_t beside = 0;    // on as many GPUs as the answer, that miss
+  std::uint64_t requests = 0;  // that were answered in all plays, given up or not
 };
 
 struct DeploymentAnswer {
-  std::vector<PlayedDeployment> cheapest;   // all that meet, on the fewest GPUs; what has most room first
-  std::optional<PlayedDeployment> nearest;  // of none that meets, on as many GPUs as there are
+  std::vector<PlayedDeployment> cheapest;  // all that meet, on the fewest GPUs; what has most room first
+  /// Of none that meets: on as many GPUs as there are, of those whose plays lasted longest.
+  std::optional<PlayedDeployment> nearest;
   DeploymentCertificate certificate;
   /// Plans that the engine starts and whose requests cannot be played, each with the reason.
   std::vector<std::pair<Plan, std::string>> not_played;

@@ -138,6 +138,7 @@ class RequestService::Plays {
   }
 
   const StepTimes& times() const { return times_; }
+  std::uint64_t answered() const { return answered_; }
   ServiceKnobs knobs_of(const std::vector<std::string>& overrides) const {
     return service_knobs(study_.study, q_.plan, overrides, mean_);
   }
@@ -178,12 +179,13 @@ class RequestService::Plays {
     }
     ServiceLoad load(q_, study_.study, pace(rate));
     std::array<Record, kLatencies.size()> records;
-    std::uint64_t good = 0, seen = 0;
+    std::uint64_t good = 0;
+    answered_ = 0;
     const auto timeline = pictures ? std::make_shared<ServedTimeline>() : nullptr;
     const ClusterRun run = play_cluster(
         schedulers, times, q_.router, load.load(), q_.requests,
         [&](const AnsweredRequest& a) {
-          const std::size_t part = std::min<std::size_t>(kParts - 1, seen++ * kParts / q_.requests);
+          const std::size_t part = std::min<std::size_t>(kParts - 1, answered_++ * kParts / q_.requests);
           good += note(a, records, part) ? 1 : 0;
           if (hopes != nullptr) give_up_where_hopeless(a, *hopes);
         },
@@ -334,6 +336,7 @@ class RequestService::Plays {
   std::optional<TraceSize> trace_;
   long long mean_ = 0;  // tokens of a request and its answer
   ServiceKnobs knobs_;
+  std::uint64_t answered_ = 0;  // of the last play
 };
 
 RequestService::RequestService(const Study& study, const ServiceQuestion& question,
@@ -347,6 +350,7 @@ std::optional<ServiceAnswer> RequestService::answer(int replicas, const std::vec
   return plays_->answer(replicas, knobs, gives_up);
 }
 void RequestService::look_at_prices(ServiceAnswer& answer) const { plays_->look_at_prices(answer); }
+std::uint64_t RequestService::answered() const { return plays_->answered(); }
 OfferedLoad RequestService::offered() const { return plays_->offered(); }
 const StepTimes& RequestService::times() const { return plays_->times(); }
 ServiceKnobs RequestService::knobs(const std::vector<std::string>& overrides) const {

@@ -136,6 +136,8 @@ class RequestService {
   /// Of an open loop on so many replicas whose engines have such knobs. `gives_up`: nothing, as soon as more
   /// requests have broken a target than may break it, whatever the others will do.
   std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up);
+  /// Requests that were answered in the last play, given up or not.
+  std::uint64_t answered() const;
   /// What errors of prices do to the step that decodes the mean batch of an answer, and warnings of it.
   void look_at_prices(ServiceAnswer& answer) const;
   /// What comes, the same in all plays.

@@ -31,6 +31,7 @@ def questions():
     line = ["llama-3.1-70b", "--system", "h200-hgx", "--gpus", "8", "--input", "32K", "--output", "1K"]
     cases["list"] = ["list", "systems"]
     cases["plan of a rate"] = ["plan", *line, "--rate", "4/s"]
+    cases["plan of targets"] = ["plan", *line, "--rate", "4/s", "--slo", "ttft p99 9 s, tpot p90 60 ms"]
     cases["explain of a line"] = ["explain", *line]
     cases["compare of a line"] = ["compare", *line]
     cases["serve to a target"] = ["serve", *line, "--slo", "ttft p99 2 s, tpot p99 40 ms"]

@@ -21,6 +21,7 @@ QUESTIONS = [
     ["thresholds", "rings.yaml"],
     ["partition", "parts.yaml"],
     ["conversation", "talk.yaml"],
+    ["plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "4", "--input", "2K", "--output", "128", "--rate", "20/s", "--requests", "400", "--slo", "ttft p90 300 ms, tpot p90 12 ms"],
     ["serve", "served.yaml", "--plan", "tensor:tpa=4,tpf=4,batch=1", "--rate", "2/s", "--requests", "400", "--lengths", "drawn"],
     ["serve", "served.yaml", "--plan", "tensor:tpa=4,tpf=4,batch=1", "--users", "8", "--think", "3 s", "--requests", "200"],
     ["plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "4", "--input", "8K", "--output", "256", "--ttl", "30 ms", "--gpu-hour", "2"],

@@ -21,6 +21,7 @@ def questions():
     cases = {f"list {what}": ["list", what] for what in ("models", "systems", "strategies", "options", "scenarios")}
     cases["plan"] = ["plan", "llama-3.1-8b", *LINE, "--ttl", "20 ms", "--gpu-hour", "2.5"]
     cases["plan of a rate"] = ["plan", "llama-3.1-8b", *LINE, "--rate", "5/s"]
+    cases["plan of targets"] = ["plan", "llama-3.1-8b", *LINE, "--rate", "5/s", "--requests", "300", "--slo", "ttft p90 1 s, tpot p90 12 ms", "-v"]
     cases["plan of a prefill"] = ["plan", "llama-3.1-8b", *LINE[:-2], "--ttft", "1 ms"]
     cases["serve"] = ["serve", "llama-3.1-8b", *LINE, "--rate", "2/s", "--requests", "200", "--slo", "tpot p99 1 ms"]
     cases["sweep"] = ["sweep", "small.yaml", "--ttl", "30 ms", "-v", "-o", "w/small"]

@@ -65,6 +65,13 @@ ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input",
             ["serve", *ON_TWO_GPUS, "--rate", "2/s", "--requests", "50", "--slo", "ttft p99 2 s"],
         ),
         (
+            lambda: shardline.plan(
+                "llama-3.1-8b", **SMALL, rate="2/s", requests=50, slo="ttft p99 2 s", knob=["max_num_seqs=2,64"], engine="vllm"
+            ),
+            ["plan", *ON_TWO_GPUS, "--rate", "2/s", "--requests", "50", "--slo", "ttft p99 2 s", "--engine", "vllm"]
+            + ["--knob", "max_num_seqs=2,64"],
+        ),
+        (
             lambda: shardline.serve(
                 "served.yaml", plan=EIGHT, engine="vllm", users=4, lengths="drawn", knob=["max_num_seqs=3"], seed=2
             ),

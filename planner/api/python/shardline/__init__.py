@@ -133,6 +133,13 @@ def plan(
     tokens_per_user: Optional[float] = None,
     read_as: Optional[str] = None,
     gpu_hour: Optional[float] = None,
+    slo: str = "",
+    trace: Optional[Path] = None,
+    requests: Optional[int] = None,
+    lengths: str = "equal",
+    router: str = "round_robin",
+    seed: int = 1,
+    knob: Sequence[str] = (),
     threads: int = 0,
     engine: str = "",
     costs: str = "",
@@ -159,6 +166,10 @@ def plan(
         tokens_per_user: least tokens/s of a user, in place of ``ttl``.
         read_as: model_type to read a config.json as whose own is unknown (--as of the program).
         gpu_hour: price of a GPU for an hour, in your money: plans then have a cost.
+        slo: targets by percentile, "ttft p99 2 s, tpot p99 40 ms": the fewest GPUs whose replicas keep them at
+            ``rate`` or with ``trace``, request by request, in ``PlanResult.deployment``; ``plans`` is empty then.
+        trace, requests, lengths, router, seed: of ``slo``, as of ``serve``.
+        knob: of ``slo``: options of the engine, each of whose values is tried: ``["max_num_seqs=64,256"]``.
 
     The other arguments are those of ``help(shardline)``; without ``engine`` the one is taken that has most
     measured points of the model on the system (``PlanResult.engine_why``).
@@ -179,6 +190,13 @@ def plan(
         most_ttft_s=_seconds("ttft", ttft),
         read_as=read_as,
         gpu_hour_price=gpu_hour,
+        slo=slo,
+        trace=None if trace is None else os.fspath(trace),
+        requests=requests or 0,
+        lengths=lengths,
+        router=router,
+        seed=seed,
+        knobs=tuple(knob),
     )
     return _shardline.plan(
         question,

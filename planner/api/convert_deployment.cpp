@@ -1,0 +1,142 @@
+#include "planner/api/convert_deployment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/api/convert.hpp"
+#include "planner/api/convert_plan.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "planner/serving/served.hpp"
+#include "sim/base/shell_word.hpp"
+
+namespace shardline::api {
+
+namespace {
+
+DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeployment& d,
+                             const std::string& slo) {
+  const Study& study = asked.plan.study;
+  const ServedLoadAnswer& load = d.answer.load;
+  const ServiceQuestion& q = d.answer.question;
+  const ErrorRange time = served_time_error(*study.study.engine, d.answer.step_errors);
+  DeployedReplicas out;
+  out.plan = to_string(q.plan);
+  out.replicas = q.replicas;
+  out.gpus = d.gpus();
+  out.knobs = q.knobs;
+  out.met = load.met;
+  out.used = d.used;
+  out.targets = targets_of(load);
+  out.latencies = latencies_of(load);
+  out.tpot_low = time.low;
+  out.tpot_high = time.high;
+  out.may_miss = may_miss(study, d.answer);
+  out.goodput_per_s = load.goodput;
+  out.output_tokens_per_s_gpu = load.output_per_s_gpu;
+  out.time_idle = load.idle;
+  out.serve_command = serve_command(q, slo, "plan.yaml", settings_options(asked.plan.question));
+  return out;
+}
+
+}  // namespace
+
+bool may_miss(const Study& study, const ServiceAnswer& a) {
+  const double high = served_time_error(*study.study.engine, a.step_errors).high;
+  return std::any_of(a.load.targets.begin(), a.load.targets.end(), [&](const TargetResult& t) {
+    return (t.target.of == Latency::tpot || t.target.of == Latency::itl) && t.met &&
+           t.measured * (1 + high) > t.target.most.value;
+  });
+}
+
+std::string serve_command(const ServiceQuestion& q, const std::string& slo, const std::string& file,
+                          const std::string& settings) {
+  std::string out = fmt::format("shardline serve {} --plan {} --replicas {}", shell_word(file),
+                                shell_word(to_string(q.plan)), q.replicas);
+  if (!q.trace.empty()) out += " --trace " + shell_word(q.trace);
+  if (q.rate > 0) out += " --rate " + rate_argument(q.rate);
+  out += " --slo " + shell_word(slo);
+  if (q.lengths == LengthLaw::drawn) out += " --lengths drawn";
+  if (q.router != Router::round_robin) out += fmt::format(" --router {}", to_string(q.router));
+  out += fmt::format(" --requests {}", q.requests);
+  if (q.seed != 1) out += fmt::format(" --seed {}", q.seed);
+  for (const std::string& knob : q.knobs) out += " --knob " + shell_word(knob);
+  return out + settings;
+}
+
+void require_no_load(const PlanQuestion& asked, const OptionName& option) {
+  const char* const of_load = asked.trace                                              ? "trace"
+                              : asked.requests > 0                                     ? "requests"
+                              : !asked.lengths.empty() && asked.lengths != "equal"     ? "lengths"
+                              : !asked.router.empty() && asked.router != "round_robin" ? "router"
+                              : asked.seed != 1                                        ? "seed"
+                              : !asked.knobs.empty()                                   ? "knob"
+                                                                                       : nullptr;
+  if (of_load != nullptr)
+    throw UserError(
+        fmt::format("{} is of requests that are played: expected {} beside it, targets by percentile",
+                    option(of_load), option("slo")));
+}
+
+AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o, const OptionName& option) {
+  if (asked.most_ttl_s || asked.most_ttft_s || asked.users)
+    throw UserError(fmt::format("{} has the targets: no {} beside it", option("slo"),
+                                option(asked.most_ttl_s    ? "ttl"
+                                       : asked.most_ttft_s ? "ttft"
+                                                           : "users")));
+  if (!asked.output_tokens)
+    throw UserError(fmt::format("{} is missing: requests are answered", option("output")));
+  if (!asked.requests_per_s && !asked.trace)
+    throw UserError(
+        fmt::format("nothing says when requests come: expected {} or {}", option("rate"), option("trace")));
+  ServeQuestion load;
+  load.trace = asked.trace;
+  load.lengths = asked.lengths;
+  load.requests_per_s = asked.requests_per_s;
+  load.requests = asked.requests;
+  load.slo = asked.slo;
+  load.router = asked.router;
+  load.seed = asked.seed;
+  AskedDeployment out;
+  out.question.load = asked_load(load, option);
+  PlanQuestion line = asked;
+  line.requests_per_s.reset();  // of a steady stream, which this is not
+  const Catalogs catalogs = shipped_catalogs();
+  const shardline::PlanQuestion question = plan_question_of(line, o, catalogs);
+  if (question.engine == kIdealEngine)
+    throw UserError(fmt::format("{}: bare kernels (ideal) serve nobody: name an engine, or leave {} out",
+                                option("slo"), option("engine")));
+  out.plan = asked_plan(question, catalogs);
+  out.question.load.input = question.input;
+  out.question.load.output = question.output;
+  out.question.most_gpus = out.plan.defaults.most_gpus;
+  out.question.knobs = knob_settings(asked.knobs);
+  out.question.threads = o.threads;
+  return out;
+}
+
+PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswer& a,
+                             const std::string& slo) {
+  PlanResult out;
+  out.title = question_text(asked.plan.question, asked.plan.defaults);
+  out.scenario_text = asked.plan.scenario;
+  out.engine_why = asked.plan.defaults.engine_why;
+  out.gpus_note = asked.plan.defaults.gpus_note;
+  out.met = !a.cheapest.empty();
+  out.sweep.setting = setting_of(asked.plan.study);
+  DeploymentSearch& search = out.deployment.emplace();
+  for (const PlayedDeployment& d : a.cheapest) search.cheapest.push_back(deployed_of(asked, d, slo));
+  if (a.nearest) search.nearest = deployed_of(asked, *a.nearest, slo);
+  const DeploymentCertificate& c = a.certificate;
+  search.plans = static_cast<long long>(c.plans);
+  search.candidates = static_cast<long long>(c.candidates);
+  search.dearer = static_cast<long long>(c.dearer);
+  for (std::size_t i = 0; i < kRuledOut; ++i)
+    search.ruled_out.push_back(
+        {std::string(to_string(static_cast<RuledOut>(i))), static_cast<long long>(c.ruled_out[i])});
+  search.requests_played = static_cast<long long>(c.requests);
+  for (const auto& [plan, why] : a.not_played) search.not_played.push_back({to_string(plan), why});
+  return out;
+}
+
+}  // namespace shardline::api

@@ -1,0 +1,36 @@
+// From a question of plan with targets by percentile, and to its answer. Not installed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "planner/api/convert_serve.hpp"
+#include "planner/api/plan.hpp"
+#include "planner/studies/deployment.hpp"
+#include "planner/studies/plan_answer.hpp"
+
+namespace shardline::api {
+
+struct AskedDeployment {
+  PlanAnswer plan;  // the question with its defaults; nothing is searched for
+  DeploymentQuestion question;
+};
+
+/// Throws UserError: what is asked without `slo` that is of it alone, targets that mean nothing beside it, no
+/// rate and no trace, no length of answers.
+AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& options,
+                                 const OptionName& option);
+/// Where `slo` is empty: throws UserError of what is of it alone.
+void require_no_load(const PlanQuestion& asked, const OptionName& option);
+
+/// The command that plays a candidate again, of a scenario in the file.
+std::string serve_command(const ServiceQuestion& question, const std::string& slo, const std::string& file,
+                          const std::string& settings);
+/// Whether a target of TPOT or ITL is met, and missed at the end of the interval of prices.
+bool may_miss(const Study& study, const ServiceAnswer& answer);
+
+/// Everything but `version`, `command` and `question`.
+PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswer& answer,
+                             const std::string& slo);
+
+}  // namespace shardline::api

@@ -1,0 +1,133 @@
+#include "planner/cli/deployment_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <vector>
+
+#include "planner/cli/engine_parts.hpp"
+#include "planner/cli/plan_notes.hpp"
+#include "planner/cli/serve_text.hpp"
+#include "planner/cli/sweep_parts.hpp"
+#include "planner/scenario/titles.hpp"
+#include "planner/search/provenance.hpp"
+#include "planner/serving/served.hpp"
+#include "planner/studies/plan_intervals.hpp"
+#include "reports/table.hpp"
+#include "reports/terminal.hpp"
+#include "sim/base/shell_word.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+constexpr std::size_t kShown = 5;
+
+std::string basis_text(const api::AskedDeployment& asked, const ServiceQuestion& load) {
+  const Case& c = asked.plan.study.study;
+  const std::string& why = asked.plan.defaults.engine_why;
+  return fmt::format("played request by request under {}{}: {}; assumed: {}", title_of(*c.engine),
+                     why.empty() ? "" : " (" + why + ")", load_text(load), assumed_text(c));
+}
+
+std::string answer_text(const api::AskedDeployment& asked, const DeploymentAnswer& a,
+                        const std::string& slo) {
+  if (!a.cheapest.empty())
+    return fmt::format("{} keep {}; {} of {} deployments on as many do, and none on fewer",
+                       gpus_text(a.cheapest.front().gpus()), slo, a.cheapest.size(),
+                       a.cheapest.size() + a.certificate.beside);
+  return fmt::format("no deployment on up to {} keeps {}; nearest:", gpus_text(asked.question.most_gpus),
+                     slo);
+}
+
+std::string table_text(const std::vector<const PlayedDeployment*>& shown) {
+  std::vector<std::string> header{"#", "GPUs"};
+  for (const TargetResult& t : shown.front()->answer.load.targets)
+    header.push_back(fmt::format("{} {}", to_string(t.target.of), quantile_text(t.target.quantile)));
+  for (const char* const column : {"goodput/s", "tokens/s/GPU", "idle"}) header.emplace_back(column);
+  Table table(header);
+  std::string plans;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const ServiceQuestion& q = shown[i]->answer.question;
+    const ServedLoadAnswer& load = shown[i]->answer.load;
+    std::vector<std::string> row{std::to_string(i + 1), fmt::format("{} x {}", q.replicas, q.plan.gpus())};
+    for (const TargetResult& t : load.targets)
+      row.push_back(to_string(Seconds(t.measured), 3) + (t.met ? "" : " *"));
+    row.push_back(three_digits(load.goodput));
+    row.push_back(three_digits(load.output_per_s_gpu));
+    row.push_back(fmt::format("{:.0f} %", 100 * load.idle));
+    table.add(std::move(row));
+    plans += fmt::format("  {}  {}{}{}\n", i + 1, to_string(q.plan), q.knobs.empty() ? "" : "  ",
+                         fmt::join(q.knobs, " "));
+  }
+  return table.text() + plans;
+}
+
+// Which bound or play shows that the others miss.
+std::string certificate_text(const DeploymentAnswer& a) {
+  const DeploymentCertificate& c = a.certificate;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < kRuledOut; ++i)
+    if (c.ruled_out[i] > 0)
+      parts.push_back(fmt::format("{} by {}", c.ruled_out[i], to_string(static_cast<RuledOut>(i))));
+  std::string out = fmt::format("proof: {} candidates of {} plans, ", c.candidates, c.plans);
+  if (c.dearer > 0) out += fmt::format("{} on more GPUs not looked at; ", c.dearer);
+  out += parts.empty() ? "none misses" : fmt::format("ruled out {}", fmt::join(parts, ", "));
+  return out + fmt::format("; {} requests played", c.requests);
+}
+
+std::string certainty_text(const Study& study, const PlayedDeployment& first) {
+  const ErrorRange time = served_time_error(*study.study.engine, first.answer.step_errors);
+  std::string out = fmt::format(
+      "how sure (90 %): TPOT {} by prices; of TTFT nothing was measured under such a load", range_text(time));
+  if (api::may_miss(study, first.answer)) out += "; row 1 may miss its target, as prices may be off";
+  return out;
+}
+
+}  // namespace
+
+std::string deployment_text(const api::AskedDeployment& asked, const DeploymentAnswer& a,
+                            const std::string& slo, const std::string& saved, std::size_t width,
+                            bool everything) {
+  const Study& study = asked.plan.study;
+  std::string out =
+      wrapped(question_text(asked.plan.question, asked.plan.defaults) + "; " + slo, width, "  ");
+  std::vector<const PlayedDeployment*> shown;
+  for (const PlayedDeployment& d : a.cheapest) shown.push_back(&d);
+  if (shown.size() > kShown) shown.resize(kShown);
+  if (a.nearest) shown.push_back(&*a.nearest);
+  // How many requests there are is said by the default or by the trace.
+  const ServiceQuestion& load = shown.empty() ? asked.question.load : shown.front()->answer.question;
+  out +=
+      wrapped(basis_text(asked, load), width, "  ") + "\n" + wrapped(answer_text(asked, a, slo), width, "  ");
+  if (!shown.empty()) {
+    out += table_text(shown);
+    if (a.nearest) out += "  *: misses the target\n";
+    out += "\n" + wrapped(certainty_text(study, *shown.front()), width, "  ");
+  }
+  out += wrapped(certificate_text(a), width, "  ");
+  if (!a.not_played.empty())
+    out += wrapped(fmt::format("{} plan{} that the engine starts cannot be played{}", a.not_played.size(),
+                               a.not_played.size() == 1 ? "" : "s", everything ? ":" : ": -v says why"),
+                   width, "  ");
+  if (everything) {
+    std::map<std::string, std::vector<std::string>> of_reason;
+    for (const auto& [plan, why] : a.not_played) of_reason[why].push_back(to_string(plan));
+    for (const auto& [why, plans] : of_reason)
+      out += "  " + wrapped(fmt::format("{}: {}", why, fmt::join(plans, " ")), width - 2, "    ");
+  }
+  for (const auto& knobs : a.knobs_refused)
+    out += wrapped(fmt::format("no plan has {}", fmt::join(knobs, " ")), width, "  ");
+  if (shown.empty()) return out;
+  const std::string file = saved.empty() ? "plan.yaml" : saved;
+  out += saved.empty() ? fmt::format("next, after the same with --save {}:\n", file) : "next:\n";
+  const ServiceQuestion& best = shown.front()->answer.question;
+  out += wrapped_command(api::serve_command(best, slo, file, settings_options(asked.plan.question)), width,
+                         "  ");
+  return out + wrapped_command(fmt::format("shardline simulate {} --plan {} --copies {} -o out",
+                                           shell_word(file), shell_word(to_string(best.plan)), best.replicas),
+                               width, "  ");
+}
+
+}  // namespace shardline::cli
