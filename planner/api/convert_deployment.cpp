@@ -35,11 +35,18 @@ DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeploymen
   out.goodput_per_s = load.goodput;
   out.output_tokens_per_s_gpu = load.output_per_s_gpu;
   out.time_idle = load.idle;
+  out.cost_per_million = cost_per_million(asked, d.answer);
   out.serve_command = serve_command(q, slo, "plan.yaml", settings_options(asked.plan.question));
   return out;
 }
 
 }  // namespace
+
+std::optional<double> cost_per_million(const AskedDeployment& asked, const ServiceAnswer& a) {
+  const double price = asked.plan.question.gpu_hour;
+  if (!(price > 0) || !(a.load.output_per_s_gpu > 0)) return std::nullopt;
+  return price / 3600 / a.load.output_per_s_gpu * 1e6;
+}
 
 bool may_miss(const Study& study, const ServiceAnswer& a) {
   const double high = served_time_error(*study.study.engine, a.step_errors).high;

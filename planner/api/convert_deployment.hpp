@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "planner/api/convert_serve.hpp"
 #include "planner/api/plan.hpp"
@@ -28,6 +29,9 @@ std::string serve_command(const ServiceQuestion& question, const std::string& sl
                           const std::string& settings);
 /// Whether a target of TPOT or ITL is met, and missed at the end of the interval of prices.
 bool may_miss(const Study& study, const ServiceAnswer& answer);
+
+/// Money for a million tokens of answers, all GPUs being paid for all the time; nothing without a price.
+std::optional<double> cost_per_million(const AskedDeployment& asked, const ServiceAnswer& answer);
 
 /// Everything but `version`, `command` and `question`.
 PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswer& answer,

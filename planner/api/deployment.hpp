@@ -24,6 +24,7 @@ struct DeployedReplicas {
   double goodput_per_s = 0;
   double output_tokens_per_s_gpu = 0;
   double time_idle = 0;
+  std::optional<double> cost_per_million;
   std::string serve_command;
 };
 template <>
@@ -50,6 +51,9 @@ struct Fields<DeployedReplicas> {
     field("goodput_per_s", &D::goodput_per_s, "requests/s that keep every target themselves");
     field("output_tokens_per_s_gpu", &D::output_tokens_per_s_gpu, "of answers");
     field("time_idle", &D::time_idle, "of the replicas' time, 0 to 1, without anything to do");
+    field("cost_per_million", &D::cost_per_million,
+          "tokens of answers, in the user's money, all GPUs being paid for all the time; null: no price was "
+          "given");
     field("serve_command", &D::serve_command, "that plays the same; its scenario is `scenario_text`");
   }
 };

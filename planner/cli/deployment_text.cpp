@@ -106,6 +106,13 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
     if (a.nearest) out += "  *: misses the target\n";
     out += "\n" + wrapped(certainty_text(study, *shown.front()), width, "  ");
   }
+  if (!shown.empty()) {
+    if (const auto cost = api::cost_per_million(asked, shown.front()->answer))
+      out += wrapped(
+          fmt::format("costs: {:.3g} per million tokens of answers at {:g} per GPU-hour, idle ones too",
+                      *cost, asked.plan.question.gpu_hour),
+          width, "  ");
+  }
   out += wrapped(certificate_text(a), width, "  ");
   if (!a.not_played.empty())
     out += wrapped(fmt::format("{} plan{} that the engine starts cannot be played{}", a.not_played.size(),

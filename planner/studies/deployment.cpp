@@ -120,17 +120,20 @@ class Deployments {
   }
 
  private:
-  // Plays on all threads, on as many replicas of the smallest plan as there are GPUs for; tables of step
-  // times of all plans.
+  // Plays on all threads, on as many replicas of the smallest plan as there are GPUs for; of each plan its
+  // tables of step times and the lengths of all requests, which its bounds keep.
   MemoryNeed need() const {
-    constexpr double kTables = 4e6;  // of a plan, bytes: 2.9 MB of 400 numbers of requests at once
+    constexpr double kTables = 6e6, kLengths = 3 * sizeof(std::int64_t);
+    const std::uint64_t requests = std::max<std::uint64_t>(q_.load.requests, 2000);
     int smallest = q_.most_gpus;
     for (const Server& s : servers_) smallest = std::min(smallest, s.plan.gpus());
-    MemoryNeed of_play =
-        need_of_requests(std::max<std::uint64_t>(q_.load.requests, 2000), 0, q_.most_gpus / smallest, 0);
-    of_play.bytes =
-        of_play.bytes * static_cast<double>(threads_) + Bytes(kTables * static_cast<double>(servers_.size()));
-    return of_play;
+    const int replicas = q_.most_gpus / smallest;
+    MemoryNeed out = need_of_requests(requests, 0, replicas, 0);
+    const Bytes one = out.bytes, none = need_of_requests(0, 0, replicas, 0).bytes;
+    out.bytes = none + (one - none) * static_cast<double>(threads_) +
+                Bytes((kTables + kLengths * static_cast<double>(requests * q_.knobs.size())) *
+                      static_cast<double>(servers_.size()));
+    return out;
   }
 
   void find_servers() {

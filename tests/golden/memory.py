@@ -68,7 +68,7 @@ def questions():
         [*served, "--rate", "5/s", "--requests", "200000"],
         [*served, "--rate", "5/s", "--requests", "2000", "--replicas", "400"],
         [*served, "--users", "1000000", "--requests", "2000"],
-        ["plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "4", "--input", "1K", "--output", "64", "--rate", "9/s", "--requests", "50000", "--slo", "ttft p99 1 s", "--threads", "2"],
+        ["plan", "deepseek-r1", "--system", "h200-hgx", "--gpus", "16", "--input", "1K", "--output", "64", "--rate", "9/s", "--requests", "3000", "--slo", "ttft p99 1 s", "--threads", "2"],
         ["validate", "all", "--threads", "2", "-o", "validated"],
         ["verify", "all", "--threads", "2"],
         ["evaluate", "gemm.csv", "--system", "h200-hgx"],
