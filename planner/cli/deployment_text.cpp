@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/cli/engine_parts.hpp"
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/plan_notes.hpp"
 #include "planner/cli/serve_text.hpp"
 #include "planner/cli/sweep_parts.hpp"

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "planner/search/memory.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/search/search.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "tests/planner/attention_ops.hpp"
