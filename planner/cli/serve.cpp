@@ -62,9 +62,8 @@ void declare(Arguments& a, ServeOptions& o) {
   add_costs(a, o.costs);
   add_engine(a, o.engine);
   a.add("-o,--out", o.out,
-        "Folder for latencies.csv, series.csv (batch, queue and KV over time), their pictures, and "
-        "trace.json of "
-        "steps and requests for ui.perfetto.dev")
+        "Folder for latencies.csv, series.csv (batch, queue and KV over time), their pictures, a page of "
+        "them, load.html, and trace.json of steps and requests for ui.perfetto.dev")
       .output_folder();
 }
 
@@ -145,6 +144,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
     files.draw(latency_plot(asked.study, answer, made_by), "latencies");
     files.draw(requests_plot(asked.study, answer, made_by), "requests");
     files.draw(use_plot(asked.study, answer, made_by), "use");
+    files.write("load.html", service_page(asked.study, answer, made_by));
     fmt::print("{}\n", files.publish());
   }
   return answer.load.met ? 0 : 3;

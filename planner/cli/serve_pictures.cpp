@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <queue>
 #include <utility>
 #include <vector>
 
+#include "planner/cli/plan_notes.hpp"
 #include "planner/cli/serve_text.hpp"
+#include "reports/curves_page.hpp"
 #include "reports/trace.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
@@ -17,6 +20,9 @@
 namespace shardline::cli {
 
 namespace {
+
+constexpr const char* kTargetSquares =
+    "squares: targets, met where the curve of that colour passes above or through";
 
 Plot plot_of(const Study& study, const ServiceAnswer& a, const Provenance& made_by, const std::string& what) {
   Plot plot;
@@ -56,9 +62,7 @@ Plot latency_plot(const Study& study, const ServiceAnswer& a, const Provenance& 
     plot.series.push_back({std::string(to_string(t.target.of)),
                            PlotStyle::open_squares,
                            {{t.target.most.value, 100 * t.target.quantile}}});
-  if (!a.load.targets.empty())
-    plot.footnote =
-        "squares: targets, met where the curve of that colour passes above or through; " + plot.footnote;
+  if (!a.load.targets.empty()) plot.footnote = fmt::format("{}; {}", kTargetSquares, plot.footnote);
   return plot;
 }
 
@@ -82,6 +86,59 @@ Plot use_plot(const Study& study, const ServiceAnswer& a, const Provenance& made
   plot.series.push_back(
       over_time(a, "time of steps that decode alone", [&](const auto& v) { return to * v.decoding; }));
   return plot;
+}
+
+namespace {
+
+CurvesTable latencies_table(const ServedLoadAnswer& load) {
+  CurvesTable out{"What users see", {"", "mean"}, {}};
+  for (const double q : kToldQuantiles) out.header.push_back(quantile_text(q));
+  for (const Latency of : kLatencies) {
+    const ToldLatency& told = load.latencies[static_cast<std::size_t>(of)];
+    if (told.count == 0) continue;
+    std::vector<std::string> row{std::string(to_string(of)), to_string(Seconds(told.mean))};
+    for (std::size_t q = 0; q < kToldQuantiles.size(); ++q)
+      row.push_back(to_string(Seconds(told.quantiles[q])) +
+                    (told.half_widths[q] ? " \u00b1 " + to_string(Seconds(*told.half_widths[q])) : ""));
+    out.rows.push_back(std::move(row));
+  }
+  return out;
+}
+
+CurvesTable targets_table(const ServedLoadAnswer& load) {
+  CurvesTable out{"Targets", {"", "at most", "measured", ""}, {}};
+  for (const TargetResult& t : load.targets)
+    out.rows.push_back({fmt::format("{} {}", to_string(t.target.of), quantile_text(t.target.quantile)),
+                        to_string(t.target.most), to_string(Seconds(t.measured)), t.met ? "met" : "missed"});
+  return out;
+}
+
+}  // namespace
+
+std::string service_page(const Study& study, const ServiceAnswer& a, const Provenance& made_by) {
+  CurvesPage page;
+  page.title = fmt::format("{} on {}: requests one by one", study.study.model.name, study.study.system.name);
+  page.summary = load_text(a.question);
+  page.command = made_by.command;
+  page.version = made_by.version;
+  Plan plan = a.question.plan;
+  plan.batch = 1;
+  page.lines = {
+      {"Plan", fmt::format("{}, {} x {}", to_string(plan), a.question.replicas, gpus_text(plan.gpus()))},
+      {"Engine", engine_line(study, a)},
+      {"Requests", counts_text(a)},
+      {"Use", use_text(a)},
+      {"Intervals", prices_text(study, a)}};
+  if (a.load.answered > 0) page.tables.push_back(latencies_table(a.load));
+  if (!a.load.targets.empty()) page.tables.push_back(targets_table(a.load));
+  page.plots = {latency_plot(study, a, made_by), requests_plot(study, a, made_by),
+                use_plot(study, a, made_by)};
+  const std::array titles{"Latencies", "Requests in the engine", "What KV cache and time go to"};
+  for (std::size_t i = 0; i < titles.size(); ++i) {  // what the pictures say of the run is above
+    page.plots[i].title = titles[i];
+    page.plots[i].footnote = i == 0 && !a.load.targets.empty() ? kTargetSquares : "";
+  }
+  return curves_page_html(page);
 }
 
 namespace {

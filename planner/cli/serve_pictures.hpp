@@ -16,6 +16,8 @@ Plot latency_plot(const Study& study, const ServiceAnswer& answer, const Provena
 Plot requests_plot(const Study& study, const ServiceAnswer& answer, const Provenance& made_by);
 /// Parts of the KV cache that are held, and of the GPUs' time that go to steps with prompts and to others.
 Plot use_plot(const Study& study, const ServiceAnswer& answer, const Provenance& made_by);
+/// The same as a page, with the latencies and targets as tables.
+std::string service_page(const Study& study, const ServiceAnswer& answer, const Provenance& made_by);
 /// Steps of each replica, and requests in lanes: to the first token, then to the last. As trace_json(). The
 /// answer has a timeline (checked).
 std::string requests_trace(const ServiceAnswer& answer);

@@ -66,6 +66,8 @@ std::string policy_text(const ServiceKnobs& knobs) {
   return "";
 }
 
+}  // namespace
+
 std::string engine_line(const Study& study, const ServiceAnswer& a) {
   const ServiceKnobs& k = a.knobs;
   const EngineProfile& e = *study.study.engine;
@@ -77,6 +79,8 @@ std::string engine_line(const Study& study, const ServiceAnswer& a) {
       k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), k.longest(),
       k.finds() ? "on" : "off");
 }
+
+namespace {
 
 // How many engines one replica is, and who comes to which.
 std::string groups_line(const ServiceKnobs& knobs, const Plan& plan) {
@@ -116,6 +120,8 @@ std::string targets_text(const ServedLoadAnswer& load) {
   return out;
 }
 
+}  // namespace
+
 // How far prices may be off, beside what the draw of requests does.
 std::string prices_text(const Study& study, const ServiceAnswer& a) {
   const Case& c = study.study;
@@ -154,6 +160,8 @@ std::string use_text(const ServiceAnswer& a) {
       percent(l.prompting), percent(l.decoding), percent(l.idle), l.running, l.waiting, percent(l.kv_held),
       percent(l.kv_most), l.preemptions);
 }
+
+namespace {
 
 std::string bracket_text(const ServiceAnswer& a) {
   const RateBracket& b = *a.bracket;

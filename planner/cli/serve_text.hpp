@@ -13,6 +13,15 @@ std::string quantile_text(double quantile);
 /// How requests come, how long they are, how many, and the seed.
 std::string load_text(const ServiceQuestion& question);
 
+/// The engine, its knobs, and how its steps differ from others'.
+std::string engine_line(const Study& study, const ServiceAnswer& answer);
+/// Requests answered, goodput, tokens/s/GPU; what was refused and what was found in the prefix cache.
+std::string counts_text(const ServiceAnswer& answer);
+/// Where the GPUs' time and the KV cache go.
+std::string use_text(const ServiceAnswer& answer);
+/// How far prices may be off, beside what the draw of requests does.
+std::string prices_text(const Study& study, const ServiceAnswer& answer);
+
 /// In at most `width` columns where words allow.
 std::string serve_text(const Study& study, const ServiceAnswer& answer, std::size_t width);
 
