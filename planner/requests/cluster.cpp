@@ -5,26 +5,11 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <queue>
-#include <unordered_set>
 #include <utility>
 
-#include "planner/requests/block_pool.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
-
-std::string_view to_string(Router router) {
-  switch (router) {
-    case Router::round_robin:
-      return "round_robin";
-    case Router::least_kv:
-      return "least_kv";
-    case Router::prefix:
-      return "prefix";
-  }
-  return "";
-}
 
 namespace {
 
@@ -33,12 +18,7 @@ class Cluster {
   Cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
           const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
           const PlayedEngine::Answered& answered, ServedTimeline* timeline, ReplicaGroups groups)
-      : router_(router),
-        load_(load),
-        answered_(answered),
-        timeline_(timeline),
-        laden_(times.size()),
-        sent_(times.size()) {
+      : router_(router, times.size()), load_(load), answered_(answered), timeline_(timeline) {
     coming_.resize(times.size());
     for (std::size_t i = 0; i < times.size(); ++i) {
       std::vector<Scheduler*> own;
@@ -87,14 +67,6 @@ class Cluster {
     Arrival arrival;
   };
 
-  // Who is answered, and when: the router does not know before.
-  struct Leaving {
-    Seconds at;
-    std::size_t replica;
-    double prompt;
-    bool operator>(const Leaving& other) const { return at > other.at; }
-  };
-
   // The next one that has reached its engine, if there is one.
   bool deliver() {
     for (std::size_t i = 0; i < engines_.size(); ++i) {
@@ -104,7 +76,7 @@ class Cluster {
       if (!e.idle() && c.request.arrival > e.now()) continue;
       if (e.take(c.request, c.arrival.time)) {
         in_[i].emplace(accepted_[i]++, c.arrival);
-        laden_[i] += static_cast<double>(c.request.input);
+        router_.took(i, static_cast<double>(c.request.input));
       } else if (load_.closed) {
         // Who is refused comes again, as after an answer.
         load_.arrivals->completed(c.arrival, std::max(e.now(), c.arrival.time));
@@ -132,33 +104,8 @@ class Cluster {
   }
 
   std::size_t route(const Coming& c) {
-    const std::size_t count = engines_.size();
-    if (load_.closed) return c.arrival.user % count;
-    if (router_ == Router::round_robin) return out_.sent % count;
-    // Engines are ahead of this request, to the end of the step in which it comes: who is answered there is
-    // still in.
-    for (; !leaving_.empty() && leaving_.top().at <= c.arrival.time; leaving_.pop())
-      laden_[leaving_.top().replica] -= leaving_.top().prompt;
-    const auto least = [&](std::size_t a, std::size_t b) { return laden_[a] < laden_[b]; };
-    std::size_t best = 0, most = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      std::size_t known = 0;
-      if (router_ == Router::prefix) {
-        for (BlockHash hash = 0; known < c.request.blocks.size(); ++known) {
-          hash = chain_hash(hash, c.request.blocks[known]);
-          if (!sent_[i].contains(hash)) break;
-        }
-      }
-      if (i > 0 && (known < most || (known == most && !least(i, best)))) continue;
-      best = i;
-      most = known;
-    }
-    BlockHash hash = 0;
-    for (const std::uint64_t block : c.request.blocks) {
-      if (router_ != Router::prefix) break;
-      sent_[best].insert(hash = chain_hash(hash, block));
-    }
-    return best;
+    if (load_.closed) return c.arrival.user % engines_.size();
+    return router_.route(c.request, c.arrival.time);
   }
 
   // How many wait when one more comes.
@@ -172,8 +119,7 @@ class Cluster {
     ++done_;
     const auto it = in_[replica].find(a.number);
     SL_CHECK(it != in_[replica].end(), "who is answered was sent");
-    if (!load_.closed && router_ != Router::round_robin)
-      leaving_.push({a.last, replica, static_cast<double>(a.prompt)});
+    if (!load_.closed) router_.answers(replica, static_cast<double>(a.prompt), a.last);
     if (load_.closed) load_.arrivals->completed(it->second, a.last);
     in_[replica].erase(it);
     if (answered_) answered_(a);
@@ -193,7 +139,7 @@ class Cluster {
     if (timeline_ != nullptr) timeline_->finish();
   }
 
-  const Router router_;
+  ReplicaRouter router_;
   const ClusterLoad& load_;
   const PlayedEngine::Answered& answered_;
   ServedTimeline* const timeline_;  // nullptr: nobody looks
@@ -201,9 +147,6 @@ class Cluster {
   std::vector<std::deque<Coming>> coming_;                      // on their way, by replica
   std::map<std::size_t, std::map<std::uint64_t, Arrival>> in_;  // by replica and its number there
   std::map<std::size_t, std::uint64_t> accepted_;
-  std::vector<double> laden_;  // tokens of prompts in each replica, when the last request was sent
-  std::priority_queue<Leaving, std::vector<Leaving>, std::greater<>> leaving_;
-  std::vector<std::unordered_set<BlockHash>> sent_;
   std::vector<std::pair<Seconds, double>> waits_;
   bool more_ = true;
   std::uint64_t done_ = 0;

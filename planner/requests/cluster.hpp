@@ -5,19 +5,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "planner/requests/router.hpp"
 #include "planner/requests/served_timeline.hpp"
 #include "sim/queue/arrivals.hpp"
 
 namespace shardline {
-
-/// Which replica a request is sent to. round_robin: each in turn. least_kv: that with the fewest tokens of
-/// requests in it, those that wait included. prefix: that which was sent most of the request's leading blocks
-/// before, and of equal ones the least laden.
-enum class Router : std::uint8_t { round_robin, least_kv, prefix };
-std::string_view to_string(Router router);
 
 /// How the requests of a cluster come, and what they are.
 struct ClusterLoad {
