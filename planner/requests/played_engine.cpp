@@ -84,14 +84,14 @@ void PlayedEngine::hold(Seconds from, Seconds to) {
 }
 
 bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
-  SL_CHECK(request.arrival <= now_ || idle(), "who comes during a step waits for its end");
+  SL_CHECK(request.arrival <= now_ || idle() || asleep_, "who comes during a step waits for its end");
   if (request.arrival > now_) {
     hold(now_, request.arrival);
     // An engine with nothing to do looks for it all the time: no group is still to learn of its last step
     // when others begin the next.
     if (groups_.size() > 1) decide();
   }
-  now_ = std::max(now_, request.arrival);
+  wake(request.arrival);
   const bool queued = rule_.routing == GroupRouting::from_queue;
   const bool taken = queued ? groups_.front().scheduler->takes(request)
                             : give(groups_[router_.route(request.arrival)], request, came, taken_);
@@ -102,6 +102,11 @@ bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
   if (queued) queue_.push_back({request, came, taken_});
   ++taken_;
   return true;
+}
+
+void PlayedEngine::wake(Seconds now) {
+  now_ = std::max(now_, now);
+  asleep_ = false;
 }
 
 bool PlayedEngine::give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number) {
@@ -146,6 +151,7 @@ void PlayedEngine::decide() {
 }
 
 void PlayedEngine::play(Seconds until) {
+  decided_at_ = now_;
   decide();
   if (!steps_.empty()) {
     tries_ = 0;
@@ -153,6 +159,9 @@ void PlayedEngine::play(Seconds until) {
     return;
   }
   SL_CHECK(!idle(), "an engine that is played has requests");
+  asleep_ = std::any_of(groups_.begin(), groups_.end(),
+                        [](const Group& g) { return g.scheduler->waits_for_transfers(); });
+  if (asleep_) return;
   // A step in which all lost their blocks is followed by one in which some have them again.
   if (++tries_ < 2) return;
   throw UserError({Diagnostic{

@@ -67,10 +67,16 @@ class PlayedEngine {
   /// The end of the last step, or when somebody came to an engine with nothing to do.
   Seconds now() const { return now_; }
   bool idle() const;
+  /// [R12] Its requests wait for hand-offs, and there is nothing to compute: it goes on when one ends, or
+  /// when somebody comes.
+  bool asleep() const { return asleep_; }
+  void wake(Seconds now);
+  /// When steps were last decided: reads that began then began there.
+  Seconds decided_at() const { return decided_at_; }
   /// Requests that have not begun.
   std::size_t waiting() const;
-  /// A request reaches the engine at request.arrival, at most now() unless idle() (checked), and was sent at
-  /// `came`. False where it is refused, which is counted.
+  /// A request reaches the engine at request.arrival, at most now() unless idle() or asleep() (checked), and
+  /// was sent at `came`. False where it is refused, which is counted.
   bool take(const TraceRequest& request, Seconds came);
   /// Plays the next event of an engine that is not idle: steps that are alike, as many as begin before
   /// `until`. An engine in which everybody lost its blocks decides again.
@@ -124,7 +130,8 @@ class PlayedEngine {
   std::vector<const StepBatch*> batches_;  // of the first of them, by group
   std::vector<GroupRouter::Counts> counts_;
   std::uint64_t taken_ = 0;
-  Seconds now_;
+  Seconds now_, decided_at_;
+  bool asleep_ = false;
   int tries_ = 0;  // that decided nothing, one after another
   ServedRequests out_;
 };

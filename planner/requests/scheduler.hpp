@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "planner/requests/step_times.hpp"
 #include "planner/serving/trace.hpp"
@@ -37,6 +38,13 @@ class Scheduler {
     std::span<const Id> before = {};
   };
 
+  /// [R12] A request that has its blocks and begins to read what another engine computed.
+  struct Read {
+    Id id = 0;
+    std::uint64_t number = 0;  // its own
+    std::uint32_t tokens = 0;  // that were not found here
+  };
+
   virtual ~Scheduler() = default;
 
   /// A request that came; nothing where the engine refuses it. Its text are the ids of blocks of `text_block`
@@ -63,6 +71,14 @@ class Scheduler {
   /// front() and steps like it have ended, at most steps_alike(): who has one more token for each of them,
   /// `request(id).done` if it was the last. Valid until the next call.
   virtual Ended finish_steps(std::uint64_t steps = 1) = 0;
+
+  /// [R12] Of an engine of a pair. Appends who began to read when steps were decided since the last call.
+  virtual void take_reads(std::vector<Read>& /*out*/) {}
+  /// A request has read all; another engine has read all of the request of this number, which is done.
+  virtual void has_read(Id /*id*/) { SL_CHECK(false, "only engines of a pair read"); }
+  virtual void was_read(std::uint64_t /*number*/) { SL_CHECK(false, "only engines of a pair are read"); }
+  /// Whether there is something that a hand-off will give back: then an engine may have nothing to do.
+  virtual bool waits_for_transfers() const { return false; }
 
   virtual const Request& request(Id id) const = 0;
   virtual std::size_t running() const = 0;

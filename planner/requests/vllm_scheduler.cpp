@@ -8,8 +8,11 @@
 
 namespace shardline {
 
-VllmScheduler::VllmScheduler(const VllmKnobs& knobs)
-    : knobs_(knobs), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching), steady_(knobs.block_size) {
+VllmScheduler::VllmScheduler(const VllmKnobs& knobs, PairRole role)
+    : knobs_(knobs),
+      role_(role),
+      pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching),
+      steady_(knobs.block_size) {
   SL_CHECK(knobs.block_size > 0 && knobs.max_num_batched_tokens > 0 && knobs.max_num_seqs > 0,
            "a step has room for a token of a request");
   SL_CHECK(knobs.watermark >= 0 && knobs.watermark < 1, "a watermark is a part");
@@ -39,6 +42,7 @@ std::optional<VllmScheduler::Id> VllmScheduler::add(const TraceRequest& request,
   r.answer = static_cast<std::uint32_t>(
       std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
   r.number = added_++;
+  r.remote = role_ == PairRole::decodes;
   if (knobs_.enable_prefix_caching)
     r.share.text = pool_.add_text({request.blocks, text_block, knobs_.block_size, r.prompt, r.number});
   const Id id = requests_.add(std::move(r));
@@ -69,7 +73,8 @@ bool VllmScheduler::grow(Request& r, std::uint32_t tokens) {
 // Counts tokens of a request to the step that is being decided.
 void VllmScheduler::count(Step& step, Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
-  if (tokens == 1 && r.generated > 0 && r.computed + 1 == r.tokens()) {
+  // A step of single tokens is one of decoding, whoever computed the rest of a prompt.
+  if (tokens == 1 && (r.generated > 0 || r.read) && r.computed + 1 == r.tokens()) {
     ++step.batch.decodes;
     step.batch.cached += r.computed;
     step.batch.longest = std::max(step.batch.longest, r.computed);
@@ -208,6 +213,7 @@ bool VllmScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   // The last token is computed in any case: its logits are asked for.
   const std::uint32_t whole = (r.tokens() - 1) / knobs_.block_size;
   const RunPool::Found found = pool_.find(r.share, whole);
+  if (r.remote) return read(id, found);
   const std::uint32_t cached = found.blocks * knobs_.block_size;
   std::uint32_t tokens = r.tokens() - cached;
   const std::uint32_t part = knobs_.long_prefill_token_threshold;
@@ -215,22 +221,47 @@ bool VllmScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   if (!knobs_.enable_chunked_prefill && tokens > budget) return false;
   tokens = std::min(tokens, budget);
   const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? r.tokens() : cached + tokens;
-  const auto kept = running_ == 0 ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
   // Blocks that are found and idle are in the free queue, too.
-  if (std::uint64_t{blocks_of(asked)} - found.blocks + found.idle + kept > pool_.available()) return false;
+  if (std::uint64_t{blocks_of(asked)} - found.blocks + found.idle + watermark() > pool_.available())
+    return false;
   pool_.hold_found(r.share);
   r.computed = cached;
   if (!r.began) r.found = cached;
   r.began = true;
   const bool fits = grow(r, cached + tokens);
   SL_CHECK(fits, "what fits as a whole fits in parts");
+  run(step, id, tokens, budget);
+  return true;
+}
+
+std::uint32_t VllmScheduler::watermark() const {
+  return running_ == 0 ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
+}
+
+void VllmScheduler::run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget) {
+  Request& r = requests_[id];
   r.state = Request::State::alone;
   r.place = ++places_;
   alone_.push_back(id);
   ++running_;
   budget -= tokens;
   count(step, id, tokens);
-  return true;
+}
+
+void VllmScheduler::admit_waiting(Step& step, std::uint32_t& budget) {
+  std::size_t at = 0;  // behind those that read
+  while (kept_ && at < waiting_.size() && budget > 0 && running_ < knobs_.max_num_seqs) {
+    const Id id = waiting_[at];
+    const Request& r = requests_[id];
+    if (r.state == Request::State::reading && !r.read) {
+      ++at;
+      continue;
+    }
+    if (!(r.state == Request::State::reading ? go_on_after_read(step, id, budget) : admit(step, id, budget)))
+      break;
+    if (r.state == Request::State::reading) continue;
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
 }
 
 VllmScheduler::Step& VllmScheduler::add_step() {
@@ -239,14 +270,15 @@ VllmScheduler::Step& VllmScheduler::add_step() {
   s.batch.cached = 0;
   s.batch.prompts.clear();
   s.parts.clear();
+  s.told.clear();
   s.before = unsettled_;
   unsettled_.clear();
   return s;
 }
 
-bool VllmScheduler::schedule() {
-  SL_CHECK(count_ < depth(), "few enough steps are decided");
+bool VllmScheduler::decide() {
   Step& now = add_step();
+  now.told.swap(told_);
   std::uint32_t budget = knobs_.max_num_batched_tokens;
   if (steady_.count() > budget ||
       (steady_.count() > 0 && steady_.begin_blocks(decided_) > pool_.available())) {
@@ -255,12 +287,10 @@ bool VllmScheduler::schedule() {
   budget -= steady_.count();
   decode_steady(now);
   kept_ = schedule_alone(now, budget);
-  while (kept_ && !waiting_.empty() && budget > 0 && running_ < knobs_.max_num_seqs) {
-    if (!admit(now, waiting_.front(), budget)) break;
-    waiting_.pop_front();
-  }
+  admit_waiting(now, budget);
   if (now.batch.empty()) {
     unsettled_ = now.before;
+    told_.swap(now.told);
     --count_;
     return false;
   }
@@ -277,6 +307,10 @@ const StepBatch& VllmScheduler::front() const {
 std::uint64_t VllmScheduler::steps_alike() const {
   if (count_ < depth()) return 1;
   const Step &first = step_at(0), &last = step_at(count_ - 1);
+  // Who waits beside requests that read may begin for other reasons than that somebody is done.
+  if (role_ == PairRole::decodes && !waiting_.empty()) return 1;
+  // What hand-offs change, or begin to.
+  if (!reads_.empty() || !told_.empty() || !first.told.empty() || !last.told.empty()) return 1;
   // After a preemption others may begin in the next step, and who runs but is not in this one had no budget.
   // Else whoever waits goes on to: as long as nobody is done there are ever fewer blocks, and no more places.
   // Both steps have as many requests as are steady now, none of them for the last time: the same.
@@ -309,7 +343,7 @@ void VllmScheduler::more_alike(std::uint32_t steps) {
 Scheduler::Ended VllmScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && count_ > 0, "a step that ends was decided");
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
-  const Step& ended = step_at(0);
+  Step& ended = step_at(0);
   finished_ += steps;
   first_ = (first_ + 1) % steps_.size();
   --count_;
@@ -320,6 +354,8 @@ Scheduler::Ended VllmScheduler::finish_steps(std::uint64_t steps) {
     // Blocks of those that are done are given back in the order in which they ran.
     if (p.last) leave(p.id);
   }
+  // Blocks that were read are free behind those of who is done (`update_from_output`).
+  notice(ended.told);
   return {ended_, ended.others, ended.before};
 }
 
@@ -333,9 +369,13 @@ void VllmScheduler::leave(Id id) {
     --running_;
     fill(r);
   }
+  r.done = true;
+  if (role_ == PairRole::prefills) {
+    keep(r);
+    return;
+  }
   pool_.release(r.share);
   if (knobs_.enable_prefix_caching) pool_.drop_text(r.share.text);
-  r.done = true;
 }
 
 }  // namespace shardline

@@ -6,6 +6,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "planner/requests/request_slots.hpp"
@@ -32,6 +33,10 @@ struct VllmKnobs {
   std::uint32_t num_gpu_blocks = 8192;  // that requests can have [without the null block]
 };
 
+/// [R12] What an engine is in a pair of pools under NixlConnector: it computes prompts and keeps their blocks
+/// until they were read, or it reads them.
+enum class PairRole : std::uint8_t { none, prefills, decodes };
+
 /// The scheduler of vLLM V1 under its policy fcfs [R4], a step at a time: first the requests that run, in the
 /// order in which they began to, then those that wait, in the order in which they came. Where blocks are out
 /// the last one that runs loses its own and waits again, first in line, to be computed anew.
@@ -46,15 +51,18 @@ struct VllmKnobs {
 /// `_update_after_schedule` at 00024d314514; vllm/v1/core/kv_cache_manager.py, `get_computed_blocks`,
 /// `allocate_slots` and `free` at 003df2961dd8, whose caller passes scheduler_reserve_full_isl and
 /// has_scheduled_reqs=bool(self.running).
-/// Not here: speculative decoding, layers with windows or states, priorities, encoders, KV connectors.
+/// In pairs: the same file at b4622cf924bc and .../kv_connector/v1/nixl_connector.py at 0f120751344c.
+/// Not here: speculative decoding, layers with windows or states, priorities, encoders, other connectors.
 class VllmScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
     /// alone: runs, and is looked at in every step. steady: decodes in every step. ending: its last token is
-    /// decided, and it was steady.
-    enum class State : std::uint8_t { waiting, alone, steady, ending };
+    /// decided, and it was steady. reading: waits with its blocks, among those that wait.
+    enum class State : std::uint8_t { waiting, alone, steady, ending, reading };
     State state = State::waiting;
     bool began = false;
+    bool remote = false;                        // its prompt is still to be read
+    bool read = false;                          // and was
     std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last, or `since`
     std::uint64_t since = 0;                    // steps that were decided before it was steady
     std::uint64_t last = 0;                     // the step of its last token, from 1 on
@@ -66,7 +74,7 @@ class VllmScheduler : public Scheduler {
   /// Throws UserError where the engine would not start: a request of max_model_len must fit in all blocks
   /// and, without chunks, in the tokens of a step (vllm/config/scheduler.py,
   /// `SchedulerConfig.verify_max_model_len` at v0.24.0), for nobody would ever begin it.
-  explicit VllmScheduler(const VllmKnobs& knobs);
+  explicit VllmScheduler(const VllmKnobs& knobs, PairRole role = PairRole::none);
 
   /// A request that came. Refused, as the engine does, where prompt and one token exceed max_model_len; its
   /// answer is cut there. Its text are the ids of blocks of `text_block` tokens, a multiple of block_size
@@ -91,6 +99,11 @@ class VllmScheduler : public Scheduler {
   /// end has one more token for each.
   Ended finish_steps(std::uint64_t steps = 1) override;
 
+  void take_reads(std::vector<Read>& out) override;
+  void has_read(Id id) override { told_.push_back(id); }
+  void was_read(std::uint64_t number) override { told_.push_back(number); }
+  bool waits_for_transfers() const override { return reading_ > 0 || !kept_blocks_.empty(); }
+
   const Request& request(Id id) const override { return requests_[id]; }
   std::size_t running() const override { return running_; }
   std::size_t waiting() const override { return waiting_.size(); }
@@ -112,6 +125,7 @@ class VllmScheduler : public Scheduler {
     std::vector<Part> parts;  // named; of requests that decode, those that are not among the others
     std::uint32_t others = 0;
     std::vector<Id> before;
+    std::vector<std::uint64_t> told;  // that hand-offs ended: what its worker says at its end
   };
 
   std::uint32_t blocks_of(std::uint64_t tokens) const;
@@ -128,13 +142,22 @@ class VllmScheduler : public Scheduler {
   void part_steady(Step& step);
   void join_steady();
   bool schedule_alone(Step& step, std::uint32_t& budget);
+  bool decide();
+  void admit_waiting(Step& step, std::uint32_t& budget);
   bool admit(Step& step, Id id, std::uint32_t& budget);
+  bool read(Id id, const RunPool::Found& found);
+  bool go_on_after_read(Step& step, Id id, std::uint32_t& budget);
+  std::uint32_t watermark() const;
+  void run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget);
+  void notice(std::vector<std::uint64_t>& told);
   void preempt(Id id);
   void count(Step& step, Id id, std::uint32_t tokens);
   void more_alike(std::uint32_t steps);
   void leave(Id id);
+  void keep(Request& r);
 
   VllmKnobs knobs_;
+  PairRole role_;
   RunPool pool_;
   RequestSlots<Request> requests_;
   SteadyRequests steady_;      // those that run are these,
@@ -149,6 +172,12 @@ class VllmScheduler : public Scheduler {
   std::size_t first_ = 0, count_ = 0;
   std::uint64_t decided_ = 0, finished_ = 0;  // steps, ever
   std::uint64_t preemptions_ = 0, added_ = 0, places_ = 0;
+  // Of pairs: reads that nobody was told of, requests that read, what ended and no step in progress says yet
+  // (ids of those that read, numbers of those that were read), and blocks of those that are done, by number.
+  std::vector<Read> reads_;
+  std::size_t reading_ = 0;
+  std::vector<std::uint64_t> told_;
+  std::unordered_map<std::uint64_t, RunPool::Share> kept_blocks_;
   bool kept_ = true;  // nobody lost its blocks in the step decided last
 };
 

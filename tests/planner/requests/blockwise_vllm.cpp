@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "sim/base/error.hpp"
 
 namespace shardline {
 
-BlockwiseVllm::BlockwiseVllm(const VllmKnobs& knobs)
-    : knobs_(knobs), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching) {}
+BlockwiseVllm::BlockwiseVllm(const VllmKnobs& knobs, PairRole role)
+    : knobs_(knobs), role_(role), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching) {}
 
 std::uint32_t BlockwiseVllm::blocks_of(std::uint64_t tokens) const {
   return static_cast<std::uint32_t>((tokens + knobs_.block_size - 1) / knobs_.block_size);
@@ -25,6 +26,7 @@ std::optional<BlockwiseVllm::Id> BlockwiseVllm::add(const TraceRequest& request,
       std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
   r.text = request.blocks;
   r.number = added_++;
+  r.remote = role_ == PairRole::decodes;
   const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;
@@ -64,7 +66,7 @@ bool BlockwiseVllm::grow(Id id, std::uint32_t tokens) {
 void BlockwiseVllm::count(Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
   DecidedStep& step = steps_.back();
-  if (tokens == 1 && r.generated > 0 && r.computed + 1 == r.tokens()) {
+  if (tokens == 1 && (r.generated > 0 || r.read) && r.computed + 1 == r.tokens()) {
     step.add_decode(r.computed);
   } else {
     step.batch.prompts.push_back({tokens, r.computed});
@@ -117,8 +119,43 @@ bool BlockwiseVllm::schedule_running(std::uint32_t& budget) {
   return kept;
 }
 
+// Room for the whole prompt, beside what is found: then it reads.
+bool BlockwiseVllm::read(Id id) {
+  Request& r = requests_[id];
+  const std::size_t whole = (r.prompt - 1) / knobs_.block_size;
+  std::vector<KvBlock> found;
+  if (knobs_.enable_prefix_caching) {
+    extend(id, whole);
+    pool_.find(std::span(r.chain).first(whole), found);
+  }
+  const auto kept = running_.empty() ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
+  if (blocks_of(r.prompt) - found.size() + pool_.idle(found) + kept > pool_.available()) return false;
+  pool_.hold(found);
+  r.filled = static_cast<std::uint32_t>(found.size());
+  r.found = r.filled * knobs_.block_size;
+  r.blocks = std::move(found);
+  grow(id, r.prompt);
+  r.began = r.reading = true;
+  r.remote = false;
+  ++reading_;
+  reads_.push_back({id, r.number, r.prompt - r.found});
+  return true;
+}
+
 bool BlockwiseVllm::admit(Id id, std::uint32_t& budget) {
   Request& r = requests_[id];
+  if (r.reading) {
+    r.computed = r.prompt - 1;
+    fill(id);
+    if (!running_.empty() && static_cast<std::uint32_t>(knobs_.watermark * pool_.size()) > pool_.available())
+      return false;
+    r.reading = false;
+    --reading_;
+    running_.push_back(id);
+    --budget;
+    count(id, 1);
+    return true;
+  }
   // The last token is computed in any case: its logits are asked for.
   const std::size_t whole = (r.tokens() - 1) / knobs_.block_size;
   std::vector<KvBlock> found;
@@ -153,14 +190,42 @@ bool BlockwiseVllm::admit(Id id, std::uint32_t& budget) {
 
 bool BlockwiseVllm::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
+  if (decide()) return true;
+  if (!steps_.empty() || told_.empty()) return false;
+  notice(told_);
+  return decide();
+}
+
+void BlockwiseVllm::notice(std::vector<std::uint64_t>& told) {
+  for (const std::uint64_t it : told) {
+    if (role_ == PairRole::decodes) {
+      requests_[static_cast<Id>(it)].read = true;
+    } else {
+      pool_.release(kept_blocks_.at(it));
+      kept_blocks_.erase(it);
+    }
+  }
+  told.clear();
+}
+
+bool BlockwiseVllm::decide() {
   steps_.emplace_back();
   std::uint32_t budget = knobs_.max_num_batched_tokens;
   kept_ = schedule_running(budget);
-  while (kept_ && !waiting_.empty() && budget > 0 && running_.size() < knobs_.max_num_seqs) {
-    if (!admit(waiting_.front(), budget)) break;
-    waiting_.pop_front();
+  for (const Id id : std::vector<Id>(waiting_.begin(), waiting_.end())) {
+    if (!kept_ || budget == 0 || running_.size() >= knobs_.max_num_seqs) break;
+    if (requests_[id].reading && !requests_[id].read) continue;
+    if (requests_[id].remote) {
+      if (!read(id)) break;
+      continue;
+    }
+    if (!admit(id, budget)) break;
+    std::erase(waiting_, id);
   }
-  if (!steps_.back().parts.empty()) return true;
+  if (!steps_.back().parts.empty()) {
+    told_of_.push_back(std::exchange(told_, {}));
+    return true;
+  }
   steps_.pop_back();
   return false;
 }
@@ -179,7 +244,7 @@ std::uint64_t BlockwiseVllm::blocks_for(std::uint64_t steps) const {
 }
 
 std::uint64_t BlockwiseVllm::steps_alike() const {
-  if (steps_.size() < depth()) return 1;
+  if (steps_.size() < depth() || role_ != PairRole::none) return 1;
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // After a preemption others may begin in the next step, and who runs but is not in this one had no budget.
   // Else whoever waits goes on to: as long as nobody is done there are ever fewer blocks, and no more places.
@@ -234,6 +299,8 @@ Scheduler::Ended BlockwiseVllm::finish_steps(std::uint64_t steps) {
     any = true;
   }
   if (any) std::erase_if(running_, [&](Id id) { return requests_[id].done; });
+  notice(told_of_.front());
+  told_of_.pop_front();
   return {ended_};
 }
 
@@ -241,7 +308,11 @@ void BlockwiseVllm::leave(Id id) {
   Request& r = requests_[id];
   // Its blocks may be lost already: then it waited while its last token was in flight.
   if (r.blocks.empty()) std::erase(waiting_, id);
-  pool_.release(r.blocks);
+  if (role_ == PairRole::prefills) {
+    kept_blocks_[r.number] = r.blocks;
+  } else {
+    pool_.release(r.blocks);
+  }
   r.blocks = {};
   r.chain = {};
   r.text = {};

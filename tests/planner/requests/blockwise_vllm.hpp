@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -26,13 +27,14 @@ class BlockwiseVllm : public Scheduler {
     std::uint32_t filled = 0;                   // blocks whose text can be found
     std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last
     bool began = false;
+    bool remote = false, reading = false, read = false;  // of pairs
     std::uint32_t tokens() const { return prompt + generated; }
     std::vector<KvBlock> blocks;
     std::vector<BlockHash> chain;
     std::vector<std::uint64_t> text;  // of the trace's blocks
   };
 
-  explicit BlockwiseVllm(const VllmKnobs& knobs);
+  explicit BlockwiseVllm(const VllmKnobs& knobs, PairRole role = PairRole::none);
 
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
   void forget(Id id) override;
@@ -44,6 +46,14 @@ class BlockwiseVllm : public Scheduler {
 
   std::uint64_t steps_alike() const override;
   Ended finish_steps(std::uint64_t steps = 1) override;
+
+  void take_reads(std::vector<Read>& out) override {
+    out.insert(out.end(), reads_.begin(), reads_.end());
+    reads_.clear();
+  }
+  void has_read(Id id) override { told_.push_back(id); }
+  void was_read(std::uint64_t number) override { told_.push_back(number); }
+  bool waits_for_transfers() const override { return reading_ > 0 || !kept_blocks_.empty(); }
 
   const Request& request(Id id) const override { return requests_[id]; }
   std::size_t running() const override { return running_.size(); }
@@ -61,6 +71,9 @@ class BlockwiseVllm : public Scheduler {
   void extend(Id id, std::size_t blocks);
   bool schedule_running(std::uint32_t& budget);
   bool admit(Id id, std::uint32_t& budget);
+  bool read(Id id);
+  bool decide();
+  void notice(std::vector<std::uint64_t>& told);
   void preempt(Id id);
   void count(Id id, std::uint32_t tokens);
   void more_alike(std::uint32_t steps);
@@ -68,6 +81,12 @@ class BlockwiseVllm : public Scheduler {
   std::uint64_t blocks_for(std::uint64_t steps) const;
 
   VllmKnobs knobs_;
+  PairRole role_;
+  std::vector<Read> reads_;
+  std::uint32_t reading_ = 0;
+  std::vector<std::uint64_t> told_;
+  std::deque<std::vector<std::uint64_t>> told_of_;  // by step
+  std::map<std::uint64_t, std::vector<KvBlock>> kept_blocks_;
   BlockPool pool_;
   RequestSlots<Request> requests_;
   std::vector<Id> running_, ended_;

@@ -1,0 +1,50 @@
+// A pool of replicas that prefill and one of replicas that decode, with hand-offs between them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "planner/requests/cluster.hpp"
+#include "planner/requests/transfer_links.hpp"
+#include "sim/queue/quantiles.hpp"
+
+namespace shardline {
+
+/// One pool: as many schedulers as replicas, and their times.
+struct PlayedPool {
+  std::vector<std::unique_ptr<Scheduler>> schedulers;
+  const StepTimes* times = nullptr;
+  Router router = Router::round_robin;
+};
+
+/// What came of it. Latencies of requests are those of `decode`: its TTFT is from sending to the first token
+/// of the second pool, with all waits once. Those of `prefill` are of prompts alone, as parts of them.
+struct PairRun {
+  std::vector<ServedRequests> prefill, decode;
+  std::vector<double> waiting;  // [R7], in both pools
+  std::vector<Seconds> begins;
+  std::uint64_t sent = 0;
+  Seconds last_sent;
+  // Seconds: the parts of each TTFT, one behind the other.
+  RunQuantiles prompt;                   // from sending to the end of its prefill
+  RunQuantiles room;                     // the way to the other pool, and until it has blocks for it
+  RunQuantiles transfer;                 // until its cache is there
+  RunQuantiles begin;                    // until its first token
+  std::uint64_t tokens_read = 0;         // of caches that went over links
+  std::vector<double> sending, reading;  // seconds of full links, by replica
+  /// Requests that kept their blocks for longer than kKept: vLLM gives them up.
+  std::uint64_t given_up = 0;
+  static constexpr double kKept = 480;  // s, VLLM_NIXL_ABORT_REQUEST_TIMEOUT, vllm/envs.py
+};
+
+/// [R12] Plays `requests` of them at most through both pools, to the end of the last. Schedulers are those of
+/// engines of pairs, of equal max_model_len: who is refused by one would be by both. Otherwise as
+/// play_cluster(); `jump` as of PlayedEngine; not yet
+/// exact: of 220 random loads one begins a request a step late.
+PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
+                  const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
+                  const std::function<void(std::uint64_t done)>& step, bool jump = false);
+
+}  // namespace shardline

@@ -1,0 +1,65 @@
+// Hand-offs between replicas of two pools as flows that share their links.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "sim/base/units.hpp"
+
+namespace shardline {
+
+/// [R12] What a hand-off takes while no other is on the links: `fixed` before anything flows, then `token`
+/// for each token of cache. A replica's links carry so many hand-offs at that speed at once, at least one.
+struct TransferRates {
+  Seconds fixed, token;
+  double senders = 1, receivers = 1;
+};
+
+/// Flows that share links max-min: all grow alike until a replica's links are full, then the others go on to.
+class TransferLinks {
+ public:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  /// Throws std::logic_error unless times are not negative and each side carries one (checked).
+  TransferLinks(const TransferRates& rates, std::size_t senders, std::size_t receivers);
+
+  /// One begins at `now`; calls do not go back in time. A number that ended() gives back.
+  void begin(Seconds now, std::size_t from, std::size_t to, std::uint32_t tokens, std::uint64_t number);
+  /// When something changes next: a flow begins to flow, or ends. kNever without flows.
+  Seconds next() const { return next_; }
+  /// Goes on to next(); who ended there, if somebody did.
+  std::optional<std::uint64_t> step();
+  /// No flow of a sender, or of a receiver, ends before, whatever begins meanwhile.
+  Seconds earliest_of_sender(std::size_t from) const;
+  Seconds earliest_of_receiver(std::size_t to) const;
+  std::size_t count() const { return flows_.size(); }
+  /// Seconds that a side's links would have been full for what they carried.
+  const std::vector<double>& sent() const { return sent_; }
+  const std::vector<double>& received() const { return received_; }
+
+ private:
+  struct Flow {
+    Seconds flows;     // from when on
+    double remaining;  // seconds, alone
+    double rate = 0;   // of 1
+    std::size_t from, to;
+    std::uint64_t number;
+    bool fixed = false;  // its rate is found
+  };
+
+  Seconds least_end(const Flow& f) const;
+  void go_on(Seconds now);
+  void share();
+
+  const TransferRates rates_;
+  std::vector<Flow> flows_;  // in the order in which they began
+  std::vector<double> sent_, received_;
+  std::vector<double> room_out_, room_in_;
+  std::vector<std::uint32_t> open_out_, open_in_;
+  Seconds now_, next_{kNever};
+};
+
+}  // namespace shardline

@@ -1,0 +1,76 @@
+// What NixlConnector adds to vLLM's scheduler [R12].
+#include <utility>
+
+#include "planner/requests/vllm_scheduler.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+void VllmScheduler::take_reads(std::vector<Read>& out) {
+  out.insert(out.end(), reads_.begin(), reads_.end());
+  reads_.clear();
+}
+
+bool VllmScheduler::schedule() {
+  SL_CHECK(count_ < depth(), "few enough steps are decided");
+  if (decide()) return true;
+  // An engine without a step to compute asks its connector at once.
+  if (count_ > 0 || told_.empty()) return false;
+  notice(told_);
+  return decide();
+}
+
+// All blocks of the prompt before its first byte comes: nobody is read for who has no room.
+bool VllmScheduler::read(Id id, const RunPool::Found& found) {
+  Request& r = requests_[id];
+  if (std::uint64_t{blocks_of(r.prompt)} - found.blocks + found.idle + watermark() > pool_.available())
+    return false;
+  pool_.hold_found(r.share);
+  r.computed = r.found = found.blocks * knobs_.block_size;
+  r.began = true;
+  r.remote = false;
+  const bool fits = grow(r, r.prompt);
+  SL_CHECK(fits, "what fits is taken");
+  r.state = Request::State::reading;
+  ++reading_;
+  reads_.push_back({id, r.number, r.prompt - r.computed});
+  return true;
+}
+
+// The last token of the prompt is computed here: its logits are asked for.
+bool VllmScheduler::go_on_after_read(Step& step, Id id, std::uint32_t& budget) {
+  Request& r = requests_[id];
+  r.computed = r.prompt - 1;
+  fill(r);
+  if (watermark() > pool_.available()) return false;
+  --reading_;
+  run(step, id, 1, budget);
+  return true;
+}
+
+// What a worker says: who has read, or was.
+void VllmScheduler::notice(std::vector<std::uint64_t>& told) {
+  for (const std::uint64_t it : told) {
+    if (role_ == PairRole::decodes) {
+      requests_[static_cast<Id>(it)].read = true;
+      continue;
+    }
+    const auto kept = kept_blocks_.find(it);
+    SL_CHECK(kept != kept_blocks_.end(), "who was read is done, and was not read before");
+    pool_.release(kept->second);
+    if (knobs_.enable_prefix_caching) pool_.drop_text(kept->second.text);
+    kept_blocks_.erase(kept);
+  }
+  told.clear();
+}
+
+void VllmScheduler::keep(Request& r) {
+  // Then the engine of the other pool stops at an assertion (update_state_after_alloc).
+  if (r.share.blocks == 0)
+    throw UserError(
+        "a prompt lost its blocks while its token was under way, so that nothing is left to read and vLLM's "
+        "connector fails: give the replicas that prefill more blocks, or long_prefill_token_threshold 0");
+  kept_blocks_.emplace(r.number, std::exchange(r.share, {}));
+}
+
+}  // namespace shardline

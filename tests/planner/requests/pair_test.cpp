@@ -1,0 +1,225 @@
+// Pools that prefill and decode apart, against a second stepper written plainly.
+#include "planner/requests/pair.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "planner/requests/vllm_scheduler.hpp"
+#include "tests/planner/requests/plain_pair.hpp"
+#include "tests/planner/requests/random_play.hpp"
+
+namespace shardline {
+namespace {
+
+struct PairCase {
+  VllmKnobs prefill, decode;
+  TransferRates links;
+  std::size_t senders = 1, receivers = 1;
+  Seconds path{0.002};
+  std::vector<TraceRequest> requests;
+  Router to_prefill = Router::round_robin, to_decode = Router::round_robin;
+};
+
+struct PlayedPair {
+  PairRun run;
+  std::map<double, AnsweredRequest> answers;  // by when they came
+  std::vector<std::unique_ptr<Scheduler>> schedulers;
+};
+
+PlayedPair played(const PairCase& c, bool jump = false) {
+  const BentStepTimes times;
+  PlayedPool prefill, decode;
+  for (std::size_t i = 0; i < c.senders; ++i)
+    prefill.schedulers.push_back(std::make_unique<VllmScheduler>(c.prefill, PairRole::prefills));
+  for (std::size_t i = 0; i < c.receivers; ++i)
+    decode.schedulers.push_back(std::make_unique<VllmScheduler>(c.decode, PairRole::decodes));
+  prefill.times = decode.times = &times;
+  prefill.router = c.to_prefill;
+  decode.router = c.to_decode;
+  std::size_t read = 0, sent = 0;
+  TraceArrivals arrivals([&]() -> std::optional<Seconds> {
+    if (read == c.requests.size()) return std::nullopt;
+    return c.requests[read++].arrival;
+  });
+  ClusterLoad load;
+  load.arrivals = &arrivals;
+  load.request = [&](TraceRequest& r) { return sent < c.requests.size() && (r = c.requests[sent++], true); };
+  load.path = c.path;
+  PlayedPair out;
+  out.run = play_pair(
+      prefill, decode, c.links, load, c.requests.size(),
+      [&](const AnsweredRequest& a) { out.answers[a.came.value] = a; }, {}, jump);
+  for (PlayedPool* p : {&prefill, &decode})
+    for (auto& s : p->schedulers) out.schedulers.push_back(std::move(s));
+  return out;
+}
+
+PairCase random_case(std::uint64_t seed) {
+  RandomStream random(seed, "pairs");
+  PairCase c;
+  for (VllmKnobs* k : {&c.prefill, &c.decode}) {
+    k->async_scheduling = random.below(2) == 0;
+    k->max_num_batched_tokens = 64 + static_cast<std::uint32_t>(random.below(500));
+    k->max_num_seqs = 2 + static_cast<std::uint32_t>(random.below(12));
+    k->enable_prefix_caching = random.below(3) > 0;
+    k->watermark = random.below(3) == 0 ? 0.05 : 0;
+    k->max_model_len = 700;
+    k->num_gpu_blocks = 46 + static_cast<std::uint32_t>(random.below(120));
+  }
+  c.senders = 1 + random.below(3);
+  c.receivers = 1 + random.below(3);
+  // Off the grid of the steps: at a tie jumps and steps, which round differently, may both be right.
+  c.links = {Seconds(0.001 * static_cast<double>(random.below(4))),
+             Seconds(1e-6 * static_cast<double>(1 + random.below(1000)) * (1 + 3.14159e-8)),
+             1 + static_cast<double>(random.below(3)) / 2, 1 + static_cast<double>(random.below(3)) / 2};
+  c.path = Seconds(0.002 * (1 + 2.71828e-7));
+  c.requests = random_requests(random, 500);
+  return c;
+}
+
+TEST(Pair, R12PlayIsThePlainStepper) {
+  std::uint64_t preempted = 0, found = 0, shared = 0, still = 0;
+  for (std::uint64_t seed = 0; seed < 220; ++seed) {
+    const PairCase c = random_case(seed);
+    const BentStepTimes times;
+    PlainPair slow(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times);
+    const std::vector<PlainAnswer> answers = slow.play(c.requests);
+    if (std::any_of(answers.begin(), answers.end(), [](const PlainAnswer& a) { return a.first < 0; })) {
+      ++still;
+      EXPECT_THROW(played(c), UserError) << seed;
+      continue;
+    }
+    const PlayedPair fast = played(c);
+    ASSERT_EQ(fast.answers.size(), answers.size()) << seed;
+    for (const PlainAnswer& a : answers) {
+      const AnsweredRequest& b = fast.answers.at(a.came);
+      ASSERT_NEAR(b.first.value, a.first, 1e-12 * std::max(1.0, a.first)) << seed << " came " << a.came;
+      ASSERT_NEAR(b.last.value, a.last, 1e-12 * std::max(1.0, a.last)) << seed << " came " << a.came;
+      ASSERT_EQ(b.found, a.found) << seed;
+      found += b.found;
+      preempted += b.preempted;
+    }
+    shared += slow.most_flows() > 1 ? 1 : 0;
+  }
+  // The loads are such that all of it happens.
+  EXPECT_GT(found, 0u);
+  EXPECT_GT(preempted, 0u);
+  EXPECT_GT(shared, 20u);
+  EXPECT_GT(still, 0u);
+  EXPECT_LT(still, 70u);
+}
+
+TEST(Pair, R12EveryRequestOnceAndAllBlocksFree) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    PairCase c = random_case(seed);
+    c.to_prefill = static_cast<Router>(seed % 3);
+    c.to_decode = static_cast<Router>(seed / 3 % 3);
+    c.decode.num_gpu_blocks += 400;  // so that none stands still
+    const PlayedPair a = played(c), b = played(c);
+    ASSERT_EQ(a.answers.size(), c.requests.size());
+    std::uint64_t prompts = 0, answers = 0, firsts = 0, tokens = 0;
+    for (const ServedRequests& s : a.run.prefill) prompts += s.answered;
+    for (const ServedRequests& s : a.run.decode) answers += s.answered, tokens += s.answer_tokens;
+    for (const ServedRequests& s : a.run.prefill) firsts += s.answer_tokens;
+    std::uint64_t asked = 0;
+    for (const TraceRequest& r : c.requests)
+      asked += static_cast<std::uint64_t>(std::min<std::int64_t>(r.output, 700 - r.input));
+    EXPECT_EQ(prompts, c.requests.size());
+    EXPECT_EQ(answers, c.requests.size());
+    EXPECT_EQ(firsts, c.requests.size());
+    EXPECT_EQ(tokens, asked);
+    EXPECT_EQ(a.run.transfer.count(), c.requests.size());
+    // What was read last frees its blocks at the end of a step that may never come.
+    for (std::size_t i = c.senders; i < a.schedulers.size(); ++i) EXPECT_EQ(a.schedulers[i]->kv_held(), 0);
+    for (const auto& [came, x] : a.answers) {
+      const AnsweredRequest& y = b.answers.at(came);
+      ASSERT_EQ(x.first.value, y.first.value);
+      ASSERT_EQ(x.last.value, y.last.value);
+    }
+  }
+}
+
+// The parts of TTFT are one behind the other and nothing is in two of them.
+TEST(Pair, R12PartsOfTtftAreAllOfIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    PairCase c = random_case(seed);
+    c.decode.num_gpu_blocks += 400;
+    const PlayedPair a = played(c);
+    double ttft = 0;
+    for (const auto& [came, x] : a.answers) ttft += (x.first - x.came).value;
+    const auto all = [](const RunQuantiles& q) { return q.mean() * static_cast<double>(q.count()); };
+    EXPECT_NEAR(all(a.run.prompt) + all(a.run.room) + all(a.run.transfer) + all(a.run.begin), ttft,
+                1e-9 * ttft);
+  }
+}
+
+// By hand from the engine's source: one request of 100 tokens at 0, path 2 ms, transfers of 1 ms + 10 us a
+// token. Steps without caches take 10.1 ms and more by what they compute.
+TEST(Pair, R12OneRequestByHand) {
+  PairCase c;
+  c.prefill.max_model_len = c.decode.max_model_len = 700;
+  c.links = {Seconds(0.001), Seconds(1e-5)};
+  c.requests = {{Seconds(0), 100, 3, {}}};
+  const PlayedPair a = played(c);
+  const BentStepTimes times;
+  StepBatch prompt, decode;
+  prompt.prompts.push_back({100, 0});
+  const double prefilled = 0.002 + times.of(prompt).value;
+  const double room = prefilled + 0.002;           // an empty engine has blocks at once
+  const double there = room + 0.001 + 100 * 1e-5;  // and nothing else to do: it notices at once
+  decode.decodes = 1;
+  decode.cached = decode.longest = 99;  // the last token of the prompt is computed again
+  const double first = there + times.of(decode).value;
+  ASSERT_EQ(a.answers.size(), 1u);
+  const AnsweredRequest& x = a.answers.begin()->second;
+  EXPECT_NEAR(x.first.value, first, 1e-15);
+  decode.cached = decode.longest = 100;
+  double last = first + times.of(decode).value;
+  decode.cached = decode.longest = 101;
+  last += times.of(decode).value;
+  EXPECT_NEAR(x.last.value, last, 1e-15);
+}
+
+// A transfer that ends in a step of the engine that reads is known at the end of the step whose worker is
+// asked next, and begins in a step decided then.
+TEST(Pair, R12ReadsAreNoticedByTheNextStep) {
+  for (const bool async : {false, true}) {
+    PairCase c;
+    c.prefill.max_model_len = c.decode.max_model_len = 700;
+    c.decode.async_scheduling = async;
+    c.links = {Seconds(0.001), Seconds(1e-5)};
+    c.requests = {{Seconds(0), 16, 100, {}}, {Seconds(0.5), 16, 2, {}}};
+    const PlayedPair a = played(c);
+    const AnsweredRequest& one = a.answers.begin()->second;
+    const AnsweredRequest& two = a.answers.rbegin()->second;
+    // Steps of the first request are known: those that begin after the read of the second is there.
+    const BentStepTimes times;
+    std::vector<double> begins{one.first.value};
+    for (std::uint32_t i = 1; i < 60; ++i) {
+      StepBatch b;
+      b.decodes = 1;
+      b.cached = b.longest = 15 + i;
+      begins.push_back(begins.back() + times.of(b).value);
+    }
+    StepBatch prompt;
+    prompt.prompts.push_back({16, 0});
+    const double came = 0.5 + 0.002 + times.of(prompt).value + 0.002;
+    const auto after = [&](double t) { return std::lower_bound(begins.begin(), begins.end(), t); };
+    const double there = *after(came) + 0.001 + 16e-5;  // room is looked for when a step is decided
+    // Decided there, asked in that step; known at its end; in the first step decided then.
+    const double first_step = *(after(there) + (async ? 3 : 1));
+    StepBatch both;
+    both.decodes = 2;
+    both.longest = 15 + 1 + static_cast<std::uint32_t>(after(first_step) - begins.begin());
+    both.cached = both.longest + 15;
+    EXPECT_NEAR(two.first.value, first_step + times.of(both).value, 1e-12) << async;
+  }
+}
+
+}  // namespace
+}  // namespace shardline

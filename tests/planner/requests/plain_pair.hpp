@@ -1,0 +1,212 @@
+// A pair of pools played the slow and plain way: one clock, one step after another, blocks one by one.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "planner/requests/transfer_links.hpp"
+#include "tests/planner/requests/blockwise_vllm.hpp"
+
+namespace shardline {
+
+struct PlainAnswer {
+  double came = 0, first = -1, last = 0;
+  std::uint32_t found = 0;
+};
+
+/// planner/requests/README.md [R12] with routers in turn, and nothing clever.
+class PlainPair {
+ public:
+  PlainPair(const VllmKnobs& prefill, const VllmKnobs& decode, const TransferRates& links,
+            std::size_t senders, std::size_t receivers, Seconds path, const StepTimes& times)
+      : links_(links), senders_(senders), path_(path.value), times_(times) {
+    for (std::size_t i = 0; i < senders + receivers; ++i)
+      engines_.push_back(
+          {std::make_unique<BlockwiseVllm>(i < senders ? prefill : decode,
+                                           i < senders ? PairRole::prefills : PairRole::decodes),
+           {},
+           0,
+           false});
+  }
+
+  std::vector<PlainAnswer> play(const std::vector<TraceRequest>& requests) {
+    requests_ = requests;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const double came = requests[i].arrival.value;
+      answers_.push_back({came});
+      comes_.push_back({came + path_, i % senders_, i});
+    }
+    for (double t = next(); t < kNever; t = next()) {
+      flow(t);
+      arrive(t);
+      for (std::size_t e = 0; e < engines_.size(); ++e)
+        if (engines_[e].busy && engines_[e].end <= t) end_step(e, t);
+      for (std::size_t e = 0; e < engines_.size(); ++e)
+        if (!engines_[e].busy &&
+            (engines_[e].s->waiting() > 0 || engines_[e].s->running() > 0 || engines_[e].s->decided() > 0))
+          begin_step(e, t);
+    }
+    return answers_;
+  }
+  std::size_t most_flows() const { return most_flows_; }
+
+ private:
+  static constexpr double kNever = TransferLinks::kNever;
+  struct Engine {
+    std::unique_ptr<BlockwiseVllm> s;
+    std::vector<std::size_t> requests;  // by number there
+    double end;
+    bool busy;
+  };
+  struct Coming {
+    double at;
+    std::size_t engine, request;
+  };
+  struct Flow {
+    double begins, left, rate;
+    std::size_t from, to, request;
+    Scheduler::Id reader;
+    std::uint64_t number;  // where it was prefilled
+  };
+
+  double next() const {
+    double t = kNever;
+    for (const Coming& c : comes_) t = std::min(t, c.at);
+    for (const Engine& e : engines_)
+      if (e.busy) t = std::min(t, e.end);
+    for (const Flow& f : flows_) t = std::min(t, f.begins > now_ ? f.begins : now_ + f.left / f.rate);
+    return t;
+  }
+
+  // Water rises in all flows until a link, or their own speed, stops them.
+  void share() {
+    std::vector<char> stopped(flows_.size());
+    for (std::size_t i = 0; i < flows_.size(); ++i) {
+      flows_[i].rate = 0;
+      stopped[i] = flows_[i].begins > now_ ? 1 : 0;
+    }
+    while (std::count(stopped.begin(), stopped.end(), 0) > 0) {
+      double rise = 1;
+      std::vector<double> room(engines_.size()), open(engines_.size());
+      for (std::size_t e = 0; e < engines_.size(); ++e)
+        room[e] = e < senders_ ? links_.senders : links_.receivers;
+      for (std::size_t i = 0; i < flows_.size(); ++i) {
+        for (const std::size_t e : {flows_[i].from, flows_[i].to}) {
+          room[e] -= flows_[i].rate;
+          open[e] += stopped[i] == 0 ? 1 : 0;
+        }
+      }
+      for (std::size_t i = 0; i < flows_.size(); ++i) {
+        if (stopped[i] != 0) continue;
+        rise = std::min({rise, 1 - flows_[i].rate, room[flows_[i].from] / open[flows_[i].from],
+                         room[flows_[i].to] / open[flows_[i].to]});
+      }
+      const auto full = [&](std::size_t i) {
+        return 1 - flows_[i].rate <= rise + 1e-12 ||
+               room[flows_[i].from] / open[flows_[i].from] <= rise + 1e-12 ||
+               room[flows_[i].to] / open[flows_[i].to] <= rise + 1e-12;
+      };
+      std::vector<std::size_t> stop;
+      for (std::size_t i = 0; i < flows_.size(); ++i)
+        if (stopped[i] == 0 && full(i)) stop.push_back(i);
+      for (std::size_t i = 0; i < flows_.size(); ++i)
+        if (stopped[i] == 0) flows_[i].rate += rise;
+      for (const std::size_t i : stop) stopped[i] = 1;
+    }
+  }
+
+  void flow(double t) {
+    std::vector<Flow> still;
+    for (Flow& f : flows_) {
+      const bool ends = f.begins <= now_ && now_ + f.left / f.rate <= t;
+      if (f.begins <= now_) f.left -= f.rate * (t - now_);
+      if (!ends) {
+        still.push_back(f);
+        continue;
+      }
+      engines_[f.to].s->has_read(f.reader);
+      engines_[f.from].s->was_read(f.number);
+    }
+    flows_ = still;
+    now_ = t;
+    share();
+  }
+
+  void arrive(double t) {
+    std::vector<Coming> still;
+    for (const Coming& c : comes_) {
+      if (c.at > t) {
+        still.push_back(c);
+        continue;
+      }
+      TraceRequest r = requests_[c.request];
+      if (c.engine < senders_) r.output = 1;
+      engines_[c.engine].requests.push_back(c.request);
+      engines_[c.engine].s->add(r);
+    }
+    comes_ = still;
+  }
+
+  void begin_step(std::size_t e, double t) {
+    Engine& engine = engines_[e];
+    while (engine.s->decided() < engine.s->depth() && engine.s->schedule()) {
+    }
+    if (engine.s->decided() > 0) {
+      engine.busy = true;
+      engine.end = t + times_.of(engine.s->front()).value;
+    }
+    std::vector<Scheduler::Read> reads;
+    engine.s->take_reads(reads);
+    for (const Scheduler::Read& r : reads) {
+      const std::size_t request = engine.requests[r.number];
+      std::size_t from = 0, number = 0;
+      for (std::size_t p = 0; p < senders_; ++p) {
+        const auto& of = engines_[p].requests;
+        const auto it = std::find(of.begin(), of.end(), request);
+        if (it == of.end()) continue;
+        from = p;
+        number = static_cast<std::size_t>(it - of.begin());
+      }
+      flows_.push_back(
+          {t + links_.fixed.value, links_.token.value * r.tokens, 0, from, e, request, r.id, number});
+    }
+    most_flows_ = std::max(most_flows_, flows_.size());
+    if (!reads.empty()) share();
+  }
+
+  void end_step(std::size_t e, double t) {
+    Engine& engine = engines_[e];
+    engine.busy = false;
+    const Scheduler::Ended ended = engine.s->finish_steps(1);
+    for (const Scheduler::Id id : ended.named) {
+      const Scheduler::Request r = engine.s->request(id);
+      const std::size_t request = engine.requests[r.number];
+      if (e >= senders_) {
+        PlainAnswer& a = answers_[request];
+        if (a.first < 0) a.first = t;
+        a.last = t;
+        a.found = r.found;
+      } else {
+        comes_.push_back({t + path_, senders_ + to_decode_++ % (engines_.size() - senders_), request});
+      }
+      if (r.done) engine.s->forget(id);
+    }
+  }
+
+  const TransferRates links_;
+  const std::size_t senders_;
+  const double path_;
+  const StepTimes& times_;
+  std::vector<TraceRequest> requests_;
+  std::vector<Engine> engines_;
+  std::vector<Coming> comes_;
+  std::vector<Flow> flows_;
+  std::vector<PlainAnswer> answers_;
+  std::size_t to_decode_ = 0, most_flows_ = 0;
+  double now_ = 0;
+};
+
+}  // namespace shardline
