@@ -126,6 +126,15 @@ ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
   }
   q.requests = static_cast<std::uint64_t>(asked.requests);
   q.replicas = asked.replicas;
+  require_in(option("prefill-replicas"), asked.prefill_replicas, 1, kMostReplicas);
+  if (asked.prefill.empty() && (asked.prefill_replicas > 1 || !asked.prefill_knobs.empty()))
+    throw UserError(fmt::format("{} and {} are of a pool that prefills: expected {}",
+                                option("prefill-replicas"), option("prefill-knob"), option("prefill")));
+  if (!asked.prefill.empty() && asked.plan.empty())
+    throw UserError(
+        fmt::format("{} needs {}, the plan of the pool that decodes: the search answers with plans "
+                    "that do both",
+                    option("prefill"), option("plan")));
   q.seed = static_cast<std::uint64_t>(asked.seed);
   q.knobs = asked.knobs;
   q.largest_rate = q.users == 0 && q.rate <= 0 && q.trace.empty();
@@ -181,6 +190,12 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o, cons
   StudyAndPlan on = named ? of_scenario(asked, o, option) : of_line(asked, o, option, progress);
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
   question.plan = on.plan;
+  if (!asked.prefill.empty()) {
+    question.prefill = {possible_plan(on.study, asked.prefill), asked.prefill_replicas, asked.prefill_knobs};
+    if (const auto reason = no_pair(on.study.study, question.prefill->plan, on.plan))
+      throw UserError(
+          fmt::format("{} {}: {}", option("prefill"), to_string(question.prefill->plan), *reason));
+  }
   const ServedRequest& workload = on.study.study.served;
   question.input = named && asked.input_tokens > 0 ? asked.input_tokens : workload.input;
   question.output = named && asked.output_tokens > 0 ? asked.output_tokens : workload.output;

@@ -11,6 +11,7 @@ namespace {
 ServeQuestion answered(const ServeQuestion& asked, const ServiceQuestion& q) {
   ServeQuestion out = asked;
   out.plan = to_string(q.plan);
+  if (q.prefill) out.prefill = to_string(q.prefill->plan);
   out.trace = q.trace.empty() ? std::nullopt : std::optional(q.trace);
   out.input_tokens = q.input;
   out.output_tokens = q.output;
@@ -63,6 +64,24 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.latencies = latencies_of(load);
   r.targets = targets_of(load);
   r.gpus = static_cast<long long>(answer.question.plan.gpus()) * answer.question.replicas;
+  if (load.pair) {
+    const ServedPair& p = *load.pair;
+    r.gpus = p.prefill_gpus + p.decode_gpus;
+    r.pools = {knobs_of(*answer.prefill_knobs),
+               p.prefill_gpus,
+               p.decode_gpus,
+               p.prefill_busy,
+               p.decode_busy,
+               p.sending,
+               p.reading,
+               p.prompt.mean,
+               p.room.mean,
+               p.transfer.mean,
+               p.transfer.p99,
+               p.begin.mean,
+               p.tokens_read,
+               static_cast<long long>(p.given_up)};
+  }
   r.sent = static_cast<long long>(load.sent);
   r.answered = static_cast<long long>(load.answered);
   r.refused = static_cast<long long>(load.refused);

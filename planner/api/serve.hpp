@@ -30,6 +30,9 @@ struct ServeQuestion {
   long long requests = 0;
   std::string slo;
   int replicas = 1;
+  std::string prefill = {};
+  int prefill_replicas = 1;
+  std::vector<std::string> prefill_knobs = {};
   std::string router;
   long long seed = 1;
   std::vector<std::string> knobs;
@@ -67,6 +70,9 @@ struct Fields<ServeQuestion> {
     field("requests", &Q::requests, "at most; 0: 2000, ten of each of `users`, all of a trace");
     field("slo", &Q::slo, "targets: `ttft p99 2 s, tpot p99 40 ms`; empty: none");
     field("replicas", &Q::replicas, "of the plan");
+    field("prefill", &Q::prefill, "plan of a pool that prefills, `plan` then decodes; empty: one pool");
+    field("prefill_replicas", &Q::prefill_replicas, "of that plan");
+    field("prefill_knobs", &Q::prefill_knobs, "options of its engine: `max_num_batched_tokens=16384`");
     field("router", &Q::router, "`round_robin` (or empty), `least_kv` or `prefix`");
     field("seed", &Q::seed, "of arrivals and lengths");
     field("knobs", &Q::knobs, "options of the engine: `max_num_seqs=256`");
@@ -178,6 +184,50 @@ struct Fields<LargestRate> {
   }
 };
 
+struct ServedPools {
+  EngineKnobs prefill_knobs;
+  long long prefill_gpus = 0;
+  long long decode_gpus = 0;
+  double prefill_busy = 0;
+  double decode_busy = 0;
+  double links_sending = 0;
+  double links_receiving = 0;
+  double prompt_s = 0;
+  double room_s = 0;
+  double transfer_s = 0;
+  double transfer_p99_s = 0;
+  double first_step_s = 0;
+  double tokens_read = 0;
+  long long given_up = 0;
+};
+template <>
+struct Fields<ServedPools> {
+  static constexpr const char* name = "ServedPools";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about =
+      "What pools that prefill and decode apart show. Means of prompt_s, room_s, transfer_s and first_step_s "
+      "add up to that of TTFT.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using P = ServedPools;
+    field("prefill_knobs", &P::prefill_knobs, "of the engine that prefills");
+    field("prefill_gpus", &P::prefill_gpus, "of all replicas that prefill");
+    field("decode_gpus", &P::decode_gpus, "of all that decode");
+    field("prefill_busy", &P::prefill_busy, "of the replicas' time, 0 to 1: steps");
+    field("decode_busy", &P::decode_busy, "likewise");
+    field("links_sending", &P::links_sending,
+          "of the time, full, of links of a replica that prefills, 0 to 1");
+    field("links_receiving", &P::links_receiving, "likewise of one that decodes");
+    field("prompt_s", &P::prompt_s, "from sending to the end of the prefill, mean");
+    field("room_s", &P::room_s, "the way to the other pool, and until it has blocks, mean");
+    field("transfer_s", &P::transfer_s, "until the cache is there, mean");
+    field("transfer_p99_s", &P::transfer_p99_s, "likewise, the 99th percentile");
+    field("first_step_s", &P::first_step_s, "until the first token, mean");
+    field("tokens_read", &P::tokens_read, "of a request's cache that go over links, mean");
+    field("given_up", &P::given_up, "requests whose blocks were kept longer than the engine keeps them");
+  }
+};
+
 struct ServeResult {
   std::string version;
   std::string command;
@@ -186,6 +236,7 @@ struct ServeResult {
   EngineKnobs knobs;
   bool met = false;
   std::optional<LargestRate> largest_rate;
+  std::optional<ServedPools> pools;
   std::vector<ServedLatency> latencies;
   std::vector<ServedTarget> targets;
   long long gpus = 0;
@@ -226,6 +277,7 @@ struct Fields<ServeResult> {
     field("knobs", &R::knobs, "of the engine, in each attention group");
     field("met", &R::met, "whether all targets are met, nobody was refused and the load drains");
     field("largest_rate", &R::largest_rate, "where it was asked for; then all numbers are of its lower end");
+    field("pools", &R::pools, "of a pool that prefills and one that decodes; null: one pool does both");
     field("latencies", &R::latencies, "what users see");
     field("targets", &R::targets, "that were asked for");
     field("gpus", &R::gpus, "of all replicas");

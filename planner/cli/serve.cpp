@@ -22,8 +22,9 @@ struct ServeOptions {
   std::string router = "round_robin", lengths = "equal";
   std::optional<long long> requests, seed;
   std::optional<std::string> think;
-  int replicas = 1;
-  std::vector<std::string> knobs;
+  int replicas = 1, prefill_replicas = 1;
+  std::string prefill;
+  std::vector<std::string> knobs, prefill_knobs;
   QuestionOptions question;
   EngineOptions engine;
 };
@@ -53,6 +54,10 @@ void declare(Arguments& a, ServeOptions& o) {
   a.add("--lengths", o.lengths, "All requests as long as asked, or drawn from 80 to 100 % of it")
       .one_of({"equal", "drawn"});
   a.add("--replicas", o.replicas, "Copies of the plan").range(1, 1024);
+  a.add("--prefill", o.prefill,
+        "Plan of a pool of its own for prompts (vLLM): --plan then decodes what that one hands over");
+  a.add("--prefill-replicas", o.prefill_replicas, "Copies of the plan that prefills").range(1, 1024);
+  a.add("--prefill-knob", o.prefill_knobs, "NAME=VALUE: an option of its engine; again for more").each();
   a.add("--router", o.router, "Which replica a request goes to")
       .one_of({"round_robin", "least_kv", "prefix"});
   a.add("--seed", o.seed, "Of arrivals and lengths (default: 1)").range(0, 1'000'000'000'000'000);
@@ -95,6 +100,9 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
   q.requests = o.requests.value_or(0);
   q.slo = o.slo;
   q.replicas = o.replicas;
+  q.prefill = o.prefill;
+  q.prefill_replicas = o.prefill_replicas;
+  q.prefill_knobs = o.prefill_knobs;
   q.router = o.router;
   q.seed = o.seed.value_or(1);
   q.knobs = o.knobs;
@@ -104,6 +112,9 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
 std::string option_name(const char* name) { return std::string("--") + name; }
 
 int run(const ServeOptions& o, const Provenance& made_by) {
+  if (!o.prefill.empty() && !o.out.empty())
+    throw UserError(
+        "--out: a pair of pools is not drawn yet: without it the answer is printed, and --json has it");
   if (!o.out.empty()) make_output_folder(o.out);
   const api::ServeQuestion question = asked_of(o);
   api::AskedService asked;

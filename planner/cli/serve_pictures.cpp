@@ -125,7 +125,7 @@ std::string service_page(const Study& study, const ServiceAnswer& a, const Prove
   plan.batch = 1;
   page.lines = {
       {"Plan", fmt::format("{}, {} x {}", to_string(plan), a.question.replicas, gpus_text(plan.gpus()))},
-      {"Engine", engine_line(study, a)},
+      {"Engine", engine_line(study, a.knobs)},
       {"Requests", counts_text(a)},
       {"Use", use_text(a)},
       {"Intervals", prices_text(study, a)}};

@@ -68,8 +68,7 @@ std::string policy_text(const ServiceKnobs& knobs) {
 
 }  // namespace
 
-std::string engine_line(const Study& study, const ServiceAnswer& a) {
-  const ServiceKnobs& k = a.knobs;
+std::string engine_line(const Study& study, const ServiceKnobs& k) {
   const EngineProfile& e = *study.study.engine;
   return fmt::format(
       "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV, {} tokens of a request at most, "
@@ -155,13 +154,35 @@ std::string counts_text(const ServiceAnswer& a) {
 std::string use_text(const ServiceAnswer& a) {
   const ServedLoadAnswer& l = a.load;
   return fmt::format(
-      "time of the GPUs: {} steps with prompts, {} steps that decode alone, {} idle; {:.1f} requests run and "
+      "time of the GPUs{}: {} steps with prompts, {} steps that decode alone, {} idle; {:.1f} requests run "
+      "and "
       "{:.1f} wait on average; KV {} held, {} at most; {} preemptions",
-      percent(l.prompting), percent(l.decoding), percent(l.idle), l.running, l.waiting, percent(l.kv_held),
-      percent(l.kv_most), l.preemptions);
+      l.pair ? " that decode" : "", percent(l.prompting), percent(l.decoding), percent(l.idle), l.running,
+      l.waiting, percent(l.kv_held), percent(l.kv_most), l.preemptions);
 }
 
 namespace {
+
+std::string part_text(const char* name, const PairPart& part) {
+  return fmt::format("{} {} (p99 {})", name, to_string(Seconds(part.mean)), to_string(Seconds(part.p99)));
+}
+
+// What a pair of pools shows beside latencies.
+std::string pair_text(const ServedPair& p) {
+  std::string out = fmt::format(
+      "TTFT on average: {}, {}, {}, {}; of a request {:.0f} tokens of cache go over links, which are full "
+      "for {} "
+      "of the time at senders and {} at receivers; replicas that prefill work {} of the time, those that "
+      "decode "
+      "{}; KV of the former {} held at most, {} preemptions there",
+      part_text("prompt", p.prompt), part_text("room", p.room), part_text("transfer", p.transfer),
+      part_text("first step", p.begin), p.tokens_read, percent(p.sending), percent(p.reading),
+      percent(p.prefill_busy), percent(p.decode_busy), percent(p.prefill_kv), p.preemptions);
+  if (p.given_up > 0)
+    out += fmt::format("; {} REQUESTS KEPT THEIR BLOCKS FOR OVER {:.0f} s, after which vLLM gives them up",
+                       p.given_up, PairRun::kKept);
+  return out;
+}
 
 std::string bracket_text(const ServiceAnswer& a) {
   const RateBracket& b = *a.bracket;
@@ -186,7 +207,13 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   out += line(fmt::format(
       "{}, {}{}", to_string(sharding_of(plan)), gpus_text(plan.gpus()),
       q.replicas > 1 ? fmt::format(" x {} replicas, router {}", q.replicas, to_string(q.router)) : ""));
-  out += line(load_text(q)) + line(engine_line(study, a));
+  if (q.prefill)
+    out += line(fmt::format("prompts on {}, {}{}; tokens/s/GPU are of the {} GPUs of both pools",
+                            to_string(sharding_of(q.prefill->plan)), gpus_text(q.prefill->plan.gpus()),
+                            q.prefill->replicas > 1 ? fmt::format(" x {} replicas", q.prefill->replicas) : "",
+                            q.prefill->gpus() + q.plan.gpus() * q.replicas)) +
+           line("its engine: " + engine_line(study, *a.prefill_knobs));
+  out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (plan.dp > 1) out += line(groups_line(a.knobs, plan));
   out += "\n";
   if (a.bracket) out += line(bracket_text(a)) + "\n";
@@ -197,7 +224,8 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
            "\n";
   if (a.load.answered > 0) out += latencies_text(a.load) + line(prices_text(study, a)) + "\n";
   if (!a.load.targets.empty()) out += targets_text(a.load) + "\n";
-  return out + line(counts_text(a)) + line(use_text(a));
+  out += line(counts_text(a)) + line(use_text(a));
+  return a.load.pair ? out + line(pair_text(*a.load.pair)) : out;
 }
 
 std::string serve_csv(const ServiceAnswer& a) {

@@ -14,7 +14,7 @@ std::string quantile_text(double quantile);
 std::string load_text(const ServiceQuestion& question);
 
 /// The engine, its knobs, and how its steps differ from others'.
-std::string engine_line(const Study& study, const ServiceAnswer& answer);
+std::string engine_line(const Study& study, const ServiceKnobs& knobs);
 /// Requests answered, goodput, tokens/s/GPU; what was refused and what was found in the prefix cache.
 std::string counts_text(const ServiceAnswer& answer);
 /// Where the GPUs' time and the KV cache go.

@@ -78,6 +78,9 @@ class RequestService::Plays {
     if (!q_.trace.empty()) trace_ = size_of(q_.trace, step);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
     knobs_ = knobs_of(q_.knobs);
+    if (q_.prefill)
+      pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_,
+                                           trace_ ? std::llround(trace_->input) : q_.input);
     if (q_.requests == 0)
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
@@ -149,6 +152,7 @@ class RequestService::Plays {
   ServiceAnswer asked(ServiceAnswer out) const {
     out.question = q_;
     out.knobs = knobs_;
+    if (pools_) out.prefill_knobs = pools_->knobs();
     out.step_error = times_.effort().largest_error;
     return out;
   }
@@ -182,14 +186,19 @@ class RequestService::Plays {
     std::uint64_t good = 0;
     answered_ = 0;
     const auto timeline = pictures ? std::make_shared<ServedTimeline>() : nullptr;
-    const ClusterRun run = play_cluster(
-        schedulers, times, q_.router, load.load(), q_.requests,
-        [&](const AnsweredRequest& a) {
-          const std::size_t part = std::min<std::size_t>(kParts - 1, answered_++ * kParts / q_.requests);
-          good += note(a, records, part) ? 1 : 0;
-          if (hopes != nullptr) give_up_where_hopeless(a, *hopes);
-        },
-        [&](std::uint64_t done) { step_(done, q_.requests); }, timeline.get(), groups);
+    const auto answered = [&](const AnsweredRequest& a) {
+      const std::size_t part = std::min<std::size_t>(kParts - 1, answered_++ * kParts / q_.requests);
+      good += note(a, records, part) ? 1 : 0;
+      if (hopes != nullptr) give_up_where_hopeless(a, *hopes);
+    };
+    const auto step = [&](std::uint64_t done) { step_(done, q_.requests); };
+    if (pools_) {
+      const PairRun run =
+          pools_->play(times_, q_.replicas, q_.router, load.load(), q_.requests, answered, step);
+      return of_pair(run, records, good);
+    }
+    const ClusterRun run = play_cluster(schedulers, times, q_.router, load.load(), q_.requests, answered,
+                                        step, timeline.get(), groups);
     ServedLoadAnswer out = summary(run, records, good, pictures);
     out.timeline = timeline;
     return out;
@@ -227,6 +236,27 @@ class RequestService::Plays {
     return std::all_of(q_.targets.begin(), q_.targets.end(), [&](const LatencyTarget& t) {
       return t.of == Latency::itl || value_of(t.of, a) <= t.most.value;
     });
+  }
+
+  // What is of the replicas that decode, but for what is of requests: these are of both pools.
+  ServedLoadAnswer of_pair(const PairRun& run, std::array<Record, kLatencies.size()>& records,
+                           std::uint64_t good) const {
+    ServedLoadAnswer out =
+        summary({run.decode, run.waiting, run.begins, run.sent, run.last_sent}, records, good, false);
+    double found = 0, prompts = 0;
+    for (const ServedRequests& r : run.prefill) {
+      out.refused += r.refused;
+      found += static_cast<double>(r.found_tokens);
+      prompts += static_cast<double>(r.prompt_tokens);
+    }
+    out.found = prompts > 0 ? found / prompts : 0;
+    out.met = out.met && out.refused == 0;
+    out.pair = pools_->told(run, q_.plan.gpus() * q_.replicas, out.seconds);
+    const double share = static_cast<double>(out.pair->decode_gpus) /
+                         static_cast<double>(out.pair->decode_gpus + out.pair->prefill_gpus);
+    out.output_per_s_gpu *= share;
+    out.input_per_s_gpu *= share;
+    return out;
   }
 
   ServedLoadAnswer summary(const ClusterRun& run, std::array<Record, kLatencies.size()>& records,
@@ -336,7 +366,8 @@ class RequestService::Plays {
   std::optional<TraceSize> trace_;
   long long mean_ = 0;  // tokens of a request and its answer
   ServiceKnobs knobs_;
-  std::uint64_t answered_ = 0;  // of the last play
+  std::unique_ptr<PairPools> pools_;  // nullptr: one pool
+  std::uint64_t answered_ = 0;        // of the last play
 };
 
 RequestService::RequestService(const Study& study, const ServiceQuestion& question,

@@ -13,6 +13,7 @@
 #include "hardware/cost/error_terms.hpp"
 #include "planner/requests/cluster.hpp"
 #include "planner/scenario/scenario.hpp"
+#include "planner/studies/served_pair.hpp"
 #include "planner/studies/service_knobs.hpp"
 #include "sim/queue/statistics.hpp"
 
@@ -49,6 +50,7 @@ struct ServiceQuestion {
   std::vector<LatencyTarget> targets;
   bool largest_rate = false;  // that meets the targets, in place of a rate
   int replicas = 1;
+  std::optional<PrefillQuestion> prefill{};  // then the plan above decodes only, both under one router
   Router router = Router::round_robin;
   std::uint64_t seed = 1;
   bool pictures = false;           // whether the answer has a timeline and curves, too
@@ -93,6 +95,8 @@ struct ServedLoadAnswer {
   double waiting = 0;                                // requests, mean over arrivals
   ServedSeries series;                               // of all replicas, over time
   std::shared_ptr<const ServedTimeline> timeline{};  // nullptr unless pictures were asked for
+  std::optional<ServedPair>
+      pair{};  // of a pair of pools; of the rest what is of replicas is of those that decode
   std::optional<double> growth_per_s;  // of the requests that wait, of a load that does not drain
 };
 
@@ -105,6 +109,7 @@ struct RateBracket {
 struct ServiceAnswer {
   ServiceQuestion question;  // with its defaults
   ServiceKnobs knobs;
+  std::optional<ServiceKnobs> prefill_knobs{};
   ServedLoadAnswer load;  // at the asked rate, or at bracket->low (high, where none meets)
   std::optional<RateBracket> bracket;
   ErrorTerms step_errors;          // of the prices of a step that decodes the mean batch

@@ -1,0 +1,133 @@
+#include "planner/studies/served_pair.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/engines/profile.hpp"
+#include "planner/handoff/transfer.hpp"
+
+namespace shardline {
+
+namespace {
+
+// From two lengths: a hand-off's descriptors and bytes grow with its tokens.
+TransferRates rates_of(const Case& c, const Plan& prefill, const Plan& decode, long long prompt) {
+  const long long most = std::max(64LL, prompt), half = most / 2;
+  const int gpus = std::max(prefill.gpus(), decode.gpus());
+  const Seconds whole = HandoffTimes(c, gpus, most).of(prefill, decode);
+  const Seconds part = HandoffTimes(c, gpus, half).of(prefill, decode);
+  TransferRates out;
+  out.token = std::max(Seconds(0), (whole - part) * (1.0 / static_cast<double>(most - half)));
+  out.fixed = std::max(Seconds(0), whole - out.token * static_cast<double>(most));
+  const double smaller = std::min(prefill.gpus(), decode.gpus());
+  out.senders = prefill.gpus() / smaller;
+  out.receivers = decode.gpus() / smaller;
+  return out;
+}
+
+PairPart part_of(const RunQuantiles& of) {
+  if (of.count() == 0) return {};
+  return {of.mean(), of.quantile(0.5), of.quantile(0.99)};
+}
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v;
+  return sum / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode) {
+  if (!c.engine || !std::holds_alternative<VllmKnobs>(service_knobs(c, decode, {}, 2).of))
+    return "pairs of pools are played under the rules of vLLM's connector only, those of SGLang and "
+           "TensorRT-LLM are not built yet: --engine vllm";
+  if (prefill.dp > 1 || decode.dp > 1)
+    return "replicas of a pair with several attention groups are not played yet: a plan with DP1, and more "
+           "replicas of it";
+  if (has_recurrence(c.model))
+    return "recurrent states are handed over whole and kept apart from blocks, which is not played yet: "
+           "without --prefill both are served by one pool";
+  for (const Attention& a : c.model.attentions)
+    if (a.reach.local())
+      return "of layers with windows only the end of a prompt is handed over, which is not played yet: "
+             "without "
+             "--prefill both are served by one pool";
+  if (const auto reason = no_handoff(c.model)) return reason;
+  if (const auto reason = no_handoff(prefill, CacheSide::prefilled)) return reason;
+  return no_handoff(decode, CacheSide::to_decode);
+}
+
+PairPools::PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode,
+                     ServiceKnobs& knobs, long long mean, long long prompt)
+    : question_(question) {
+  const Case& c = study.study;
+  if (const auto reason = no_pair(c, question.plan, decode))
+    throw UserError(fmt::format("--prefill {}: {}", to_string(question.plan), *reason));
+  require_play(c, question.plan);
+  knobs_ = service_knobs(c, question.plan, question.knobs, mean);
+  auto& mine = std::get<VllmKnobs>(knobs_.of);
+  auto& other = std::get<VllmKnobs>(knobs.of);
+  if (mine.block_size != other.block_size)
+    throw UserError(
+        fmt::format("--prefill {}: its KV blocks have {} tokens and those of the plan that decodes "
+                    "{}: a hand-off between blocks of one size is played, see --prefill-knob and "
+                    "--knob block_size",
+                    to_string(question.plan), mine.block_size, other.block_size));
+  mine.max_model_len = other.max_model_len = std::min(mine.max_model_len, other.max_model_len);
+  decode_ = other;
+  Case handed = c;
+  handed.disaggregated = true;
+  handed.batch = decode_batch(prompt + 1);
+  Plan from = question.plan, to = decode;
+  from.batch = to.batch = 1;
+  rates_ = rates_of(handed, from, to, prompt);
+  times_ = std::make_unique<PlanStepTimes>(c, question.plan, study.sweep().search.all_reduce);
+}
+
+PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
+                        std::uint64_t requests, const PlayedEngine::Answered& answered,
+                        const std::function<void(std::uint64_t)>& step) const {
+  PlayedPool prefill, decode;
+  for (int i = 0; i < question_.replicas; ++i)
+    prefill.schedulers.push_back(
+        std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs_.of), PairRole::prefills));
+  for (int i = 0; i < replicas; ++i)
+    decode.schedulers.push_back(std::make_unique<VllmScheduler>(decode_, PairRole::decodes));
+  prefill.times = times_.get();
+  decode.times = &decode_times;
+  prefill.router = decode.router = router;
+  return play_pair(prefill, decode, rates_, load, requests, answered, step);
+}
+
+ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) const {
+  ServedPair out;
+  out.prefill_gpus = question_.gpus();
+  out.decode_gpus = decode_gpus;
+  const auto busy = [&](const std::vector<ServedRequests>& pool) {
+    double sum = 0;
+    for (const ServedRequests& r : pool) sum += r.busy.value;
+    return seconds > 0 ? sum / seconds / static_cast<double>(pool.size()) : 0;
+  };
+  out.prefill_busy = busy(run.prefill);
+  out.decode_busy = busy(run.decode);
+  for (const ServedRequests& r : run.prefill) {
+    out.prefill_kv = std::max(out.prefill_kv, r.most_held);
+    out.preemptions += r.preemptions;
+  }
+  if (seconds > 0) {
+    out.sending = mean_of(run.sending) / seconds;
+    out.reading = mean_of(run.reading) / seconds;
+  }
+  out.prompt = part_of(run.prompt);
+  out.room = part_of(run.room);
+  out.transfer = part_of(run.transfer);
+  out.begin = part_of(run.begin);
+  const auto reads = static_cast<double>(run.transfer.count());
+  out.tokens_read = reads > 0 ? static_cast<double>(run.tokens_read) / reads : 0;
+  out.given_up = run.given_up;
+  return out;
+}
+
+}  // namespace shardline

@@ -1,0 +1,69 @@
+// A pool of replicas that prefill beside the plan that `serve` plays, which then decodes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/requests/pair.hpp"
+#include "planner/scenario/scenario.hpp"
+#include "planner/serving/plan_steps.hpp"
+#include "planner/studies/service_knobs.hpp"
+
+namespace shardline {
+
+/// The pool that prefills.
+struct PrefillQuestion {
+  Plan plan;
+  int replicas = 1;
+  std::vector<std::string> knobs;
+  int gpus() const { return plan.gpus() * replicas; }
+};
+
+/// A part of TTFT, seconds.
+struct PairPart {
+  double mean = 0, median = 0, p99 = 0;
+};
+
+/// What a load on a pair shows beside its latencies, which are of the whole.
+struct ServedPair {
+  int prefill_gpus = 0, decode_gpus = 0;
+  double prefill_busy = 0, decode_busy = 0;  // of the replicas' time, 0 to 1: steps
+  double prefill_kv = 0;                     // of the KV cache, most of any replica
+  double sending = 0, reading = 0;           // of the links' time, full, mean of replicas
+  PairPart prompt, room, transfer, begin;    // [R12], one behind the other
+  double tokens_read = 0;                    // of a request, mean
+  std::uint64_t given_up = 0;                // kept longer than vLLM keeps blocks
+  std::uint64_t preemptions = 0;             // of prompts
+};
+
+/// Why the plans cannot be played as a pair; nothing where they can.
+std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode);
+
+/// Both pools of a question, to be played as often as asked.
+class PairPools {
+ public:
+  /// Throws UserError as no_pair() and where knobs of both do not go together. `mean`: tokens of a request
+  /// and its answer, `prompt`: of those its prompt. `decode`: knobs of the other pool, whose longest request
+  /// becomes that of both, the smaller.
+  PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode, ServiceKnobs& knobs,
+            long long mean, long long prompt);
+
+  PairRun play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
+               std::uint64_t requests, const PlayedEngine::Answered& answered,
+               const std::function<void(std::uint64_t)>& step) const;
+  ServedPair told(const PairRun& run, int decode_gpus, double seconds) const;
+  const ServiceKnobs& knobs() const { return knobs_; }
+  const TransferRates& rates() const { return rates_; }
+
+ private:
+  const PrefillQuestion question_;
+  ServiceKnobs knobs_;
+  VllmKnobs decode_;
+  TransferRates rates_;
+  std::unique_ptr<PlanStepTimes> times_;
+};
+
+}  // namespace shardline
