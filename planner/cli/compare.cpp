@@ -66,8 +66,7 @@ void print_plan(const Study& study, const char* which, const SimulatedPlan& s, c
     print_under("does not fit: " + *s.misfit);
     return;
   }
-  if (s.refusal)
-    print_under(fmt::format("{} does not start it: {}", title_of(*study.study.engine), s.refusal->text));
+  if (s.refusal) print_under(refusal_text(study.study, *s.refusal));
   print_under(outcome_text(study, s.plan, t));
 }
 

@@ -102,4 +102,18 @@ std::string engine_text(const Case& c) {
   return out;
 }
 
+std::string weights_text(const Case& c) {
+  const Dtype attention = c.precision.of(Module::attention).weights;
+  const bool experts = has_experts(c.model);
+  const Dtype main = c.precision.of(experts ? Module::experts : Module::dense_ffn).weights;
+  return main == attention ? fmt::format("weights {}", to_string(main))
+                           : fmt::format("attention {}, {} {}", to_string(attention),
+                                         experts ? "experts" : "FFN", to_string(main));
+}
+
+std::string refusal_text(const Case& c, const Refusal& refusal) {
+  return fmt::format("{} does not start this plan: {}; its rule: {} ({})", title_of(*c.engine), refusal.text,
+                     refusal.says, refusal.source);
+}
+
 }  // namespace shardline::cli

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
 
@@ -13,6 +14,8 @@ namespace shardline::cli {
 /// of another type than the checkpoint's files say is the user's; of one that nobody named
 /// assumed_cache_text().
 std::string stored_text(const Case& c);
+/// "weights bf16"; "attention bf16, experts fp4".
+std::string weights_text(const Case& c);
 /// "KV cache bf16", where nobody named its type, and whether files that may do so were not read; else empty.
 std::string assumed_cache_text(const Case& c);
 
@@ -25,5 +28,8 @@ std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans);
 /// "engine: vLLM 0.24.0, ..." with what its profile takes for granted, a line; without one "engine: ideal,
 /// ...".
 std::string engine_text(const Case& c);
+
+/// "vLLM 0.24.0 does not start this plan: ...; its rule: ... (source)".
+std::string refusal_text(const Case& c, const Refusal& refusal);
 
 }  // namespace shardline::cli

@@ -181,6 +181,7 @@ void print(const Study& study, const Explanation& e, long long copies) {
   if (const std::string share = share_text(copies, e.simulated.plan.gpus()); !share.empty())
     print_lines(2, share);
   fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), kWidth));
+  if (e.simulated.refusal) print_lines(2, refusal_text(study.study, *e.simulated.refusal));
   print_outcome(study, e);
   print_bottlenecks(e, time);
   print_elasticities(study, e, time);

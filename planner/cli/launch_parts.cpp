@@ -90,8 +90,8 @@ std::string write_launches(OutputFolder& files, const Study& study, const std::v
   files.write("launch.txt", text);
   const std::size_t count = files.files("launch");  // where some engine runs some plan
   if (count == 0) return "";
-  return fmt::format("  wrote {}: {} files, named in launch.txt\n", (files.path() / "launch").string(),
-                     count);
+  return fmt::format("  wrote {}: {} file{}, named in launch.txt\n", (files.path() / "launch").string(),
+                     count, count == 1 ? "" : "s");
 }
 
 }  // namespace shardline::cli

@@ -49,12 +49,7 @@ std::string basis_text(const PlanAnswer& a) {
                       title_of(*c.engine),
                       a.defaults.engine_why.empty() ? "" : " (" + a.defaults.engine_why + ")");
   }
-  const Dtype attention = c.precision.of(Module::attention).weights;
-  const bool experts = has_experts(c.model);
-  const Dtype main = c.precision.of(experts ? Module::experts : Module::dense_ffn).weights;
-  out += main == attention ? fmt::format("; weights {}", to_string(main))
-                           : fmt::format("; attention {}, {} {}", to_string(attention),
-                                         experts ? "experts" : "FFN", to_string(main));
+  out += "; " + weights_text(c);
   out += stored_text(c);
   const std::string cache = assumed_cache_text(c), rest = c.engine ? assumed_text(c) : "";
   if (!cache.empty() || !rest.empty())

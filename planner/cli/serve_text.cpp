@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <variant>
 
+#include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/plan_notes.hpp"
 #include "planner/cli/terminal_parts.hpp"
+#include "planner/engines/launchable.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "reports/json.hpp"
@@ -215,6 +217,12 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
            line("its engine: " + engine_line(study, *a.prefill_knobs));
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (plan.dp > 1) out += line(groups_line(a.knobs, plan));
+  const Case& c = study.study;
+  const std::string cache = assumed_cache_text(c);
+  out += line(fmt::format("{}{}; assumed: {}{}{}", weights_text(c), stored_text(c), cache,
+                          cache.empty() ? "" : ", ", assumed_text(c)));
+  // A play of what nobody can start is told as such.
+  if (const auto refusal = does_not_start(c, sharding_of(plan))) out += line(refusal_text(c, *refusal));
   out += "\n";
   if (a.bracket) out += line(bracket_text(a)) + "\n";
   if (a.load.growth_per_s)

@@ -239,6 +239,11 @@ std::string checkpoint_of(const Case& c) {
   return !known && main_type(c) == Dtype::bf16 ? named_in(c.model.source) : "";
 }
 
+bool runs_repository_code(const Case& c) {
+  constexpr std::string_view kOwner = "moonshotai/";
+  return checkpoint_of(c).starts_with(kOwner) || named_in(c.model.source).starts_with(kOwner);
+}
+
 std::optional<Dtype> checkpoint_cache(const Case& c) {
   const std::string repository = checkpoint_of(c);
   const auto* const at = std::find_if(kPublished.begin(), kPublished.end(),

@@ -14,6 +14,10 @@ namespace shardline {
 /// The repository on Hugging Face of the case's model whose experts (of a dense model, its FFN) are stored as
 /// the case says; empty: none is known here.
 std::string checkpoint_of(const Case& c);
+/// Whether an engine loads the checkpoint only if it may run the repository's own code (Kimi's tokenizer and
+/// configuration: vllm-project/recipes pull request 116, NVIDIA-NeMo/Megatron-Bridge issue 2881; model card
+/// of moonshotai/Kimi-K2-Instruct).
+bool runs_repository_code(const Case& c);
 
 /// "types of google/gemma-3-27b-it not read: BF16 assumed", where nobody here has read in which types
 /// checkpoint_of() stores its matrices (the second part where they are no choice of the user's); else empty.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/engines/checkpoints.hpp"
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/prompt_step.hpp"
@@ -159,6 +160,7 @@ std::string sglang_kv(Dtype kv) {
 LaunchOptions sglang_options(const Server& s) {
   const Case& c = s.study;
   LaunchOptions o = s.deployment.options;
+  if (runs_repository_code(c)) put(o, "--trust-remote-code");
   if (c.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
   put_prefill(s, o);

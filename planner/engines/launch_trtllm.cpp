@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/transfer_buffers.hpp"
 #include "planner/layers/share.hpp"
@@ -131,6 +132,7 @@ std::string tensorrt_llm_kv(Dtype kv) {
 LaunchOptions tensorrt_llm_options(const Server& s) {
   LaunchOptions o = s.deployment.options;
   put_tokens(s, o);
+  if (runs_repository_code(s.study)) put(o, "trust_remote_code", "true");
   put(o, "max_seq_len", served_length(s.study));
   if (machines(s) > 1) put(o, "gpus_per_node", gpus_on_each(s));
   if (const std::string backend = expert_kernels(s.study); !backend.empty())

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/layers/share.hpp"
 
@@ -111,6 +112,7 @@ std::string vllm_kv(Dtype kv) {
 
 LaunchOptions vllm_options(const Server& s) {
   LaunchOptions o = s.deployment.options;
+  if (runs_repository_code(s.study)) put(o, "--trust-remote-code");
   if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
   const long long budget = token_budget(s);

@@ -30,13 +30,12 @@ using WayId = RequestSlots<Way>::Id;
 
 class Pool {
  public:
-  Pool(const PlayedPool& of, bool jump,
-       const std::function<void(std::size_t, const AnsweredRequest&)>& answered)
+  Pool(const PlayedPool& of, const std::function<void(std::size_t, const AnsweredRequest&)>& answered)
       : router(of.router, of.schedulers.size()), coming(of.schedulers.size()), ways(of.schedulers.size()) {
     for (std::size_t i = 0; i < of.schedulers.size(); ++i) {
       schedulers.push_back(of.schedulers[i].get());
       engines.push_back(std::make_unique<PlayedEngine>(
-          *schedulers[i], *of.times, jump, [i, answered](const AnsweredRequest& a) { answered(i, a); }));
+          *schedulers[i], *of.times, false, [i, answered](const AnsweredRequest& a) { answered(i, a); }));
     }
   }
   std::size_t size() const { return engines.size(); }
@@ -61,11 +60,11 @@ class Pool {
 class Pair {
  public:
   Pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
-       const ClusterLoad& load, const PlayedEngine::Answered& answered, bool jump)
+       const ClusterLoad& load, const PlayedEngine::Answered& answered)
       : load_(load),
         answered_(answered),
-        prefill_(prefill, jump, [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }),
-        decode_(decode, jump, [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
+        prefill_(prefill, [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }),
+        decode_(decode, [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
         links_(links, prefill_.size(), decode_.size()) {}
 
   PairRun run(std::uint64_t requests, const std::function<void(std::uint64_t)>& step) {
@@ -288,11 +287,11 @@ class Pair {
 
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
-                  const std::function<void(std::uint64_t)>& step, bool jump) {
+                  const std::function<void(std::uint64_t)>& step) {
   SL_CHECK(!prefill.schedulers.empty() && !decode.schedulers.empty() && prefill.times != nullptr &&
                decode.times != nullptr,
            "each pool has replicas and times");
-  return Pair(prefill, decode, links, load, answered, jump).run(requests, step);
+  return Pair(prefill, decode, links, load, answered).run(requests, step);
 }
 
 }  // namespace shardline

@@ -41,10 +41,9 @@ struct PairRun {
 
 /// [R12] Plays `requests` of them at most through both pools, to the end of the last. Schedulers are those of
 /// engines of pairs, of equal max_model_len: who is refused by one would be by both. Otherwise as
-/// play_cluster(); `jump` as of PlayedEngine; not yet
-/// exact: of 220 random loads one begins a request a step late.
+/// play_cluster(), but each step is an event of its own.
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
-                  const std::function<void(std::uint64_t done)>& step, bool jump = false);
+                  const std::function<void(std::uint64_t done)>& step);
 
 }  // namespace shardline

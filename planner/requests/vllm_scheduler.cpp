@@ -307,8 +307,6 @@ const StepBatch& VllmScheduler::front() const {
 std::uint64_t VllmScheduler::steps_alike() const {
   if (count_ < depth()) return 1;
   const Step &first = step_at(0), &last = step_at(count_ - 1);
-  // Who waits beside requests that read may begin for other reasons than that somebody is done.
-  if (role_ == PairRole::decodes && !waiting_.empty()) return 1;
   // What hand-offs change, or begin to.
   if (!reads_.empty() || !told_.empty() || !first.told.empty() || !last.told.empty()) return 1;
   // After a preemption others may begin in the next step, and who runs but is not in this one had no budget.

@@ -78,6 +78,13 @@ ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input",
             ["serve", "served.yaml", "--plan", EIGHT, "--engine", "vllm", "--users", "4", "--lengths", "drawn"]
             + ["--knob", "max_num_seqs=3", "--seed", "2"],
         ),
+        (
+            lambda: shardline.serve(
+                "served.yaml", plan=FOUR, engine="vllm", rate="2/s", requests=40, prefill="tensor:tpa=4,tpf=4", prefill_replicas=2
+            ),
+            ["serve", "served.yaml", "--plan", FOUR, "--engine", "vllm", "--rate", "2/s", "--requests", "40"]
+            + ["--prefill", "tensor:tpa=4,tpf=4", "--prefill-replicas", "2"],
+        ),
         (lambda: shardline.thresholds("rings.yaml"), ["thresholds", "rings.yaml"]),
         (lambda: shardline.partition("parts.yaml"), ["partition", "parts.yaml"]),
         (lambda: shardline.conversation("talk.yaml"), ["conversation", "talk.yaml"]),

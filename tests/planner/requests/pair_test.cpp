@@ -31,7 +31,7 @@ struct PlayedPair {
   std::vector<std::unique_ptr<Scheduler>> schedulers;
 };
 
-PlayedPair played(const PairCase& c, bool jump = false) {
+PlayedPair played(const PairCase& c) {
   const BentStepTimes times;
   PlayedPool prefill, decode;
   for (std::size_t i = 0; i < c.senders; ++i)
@@ -51,9 +51,8 @@ PlayedPair played(const PairCase& c, bool jump = false) {
   load.request = [&](TraceRequest& r) { return sent < c.requests.size() && (r = c.requests[sent++], true); };
   load.path = c.path;
   PlayedPair out;
-  out.run = play_pair(
-      prefill, decode, c.links, load, c.requests.size(),
-      [&](const AnsweredRequest& a) { out.answers[a.came.value] = a; }, {}, jump);
+  out.run = play_pair(prefill, decode, c.links, load, c.requests.size(),
+                      [&](const AnsweredRequest& a) { out.answers[a.came.value] = a; }, {});
   for (PlayedPool* p : {&prefill, &decode})
     for (auto& s : p->schedulers) out.schedulers.push_back(std::move(s));
   return out;
@@ -73,7 +72,8 @@ PairCase random_case(std::uint64_t seed) {
   }
   c.senders = 1 + random.below(3);
   c.receivers = 1 + random.below(3);
-  // Off the grid of the steps: at a tie jumps and steps, which round differently, may both be right.
+  // Off the grid of the steps: at a tie two ways of adding times up, which round differently, may both be
+  // right.
   c.links = {Seconds(0.001 * static_cast<double>(random.below(4))),
              Seconds(1e-6 * static_cast<double>(1 + random.below(1000)) * (1 + 3.14159e-8)),
              1 + static_cast<double>(random.below(3)) / 2, 1 + static_cast<double>(random.below(3)) / 2};

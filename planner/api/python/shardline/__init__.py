@@ -444,6 +444,9 @@ def serve(
     router: str = "round_robin",
     seed: int = 1,
     knob: Sequence[str] = (),
+    prefill: str = "",
+    prefill_replicas: int = 1,
+    prefill_knob: Sequence[str] = (),
     engine: str = "",
     costs: str = "",
     any_gpus: bool = False,
@@ -477,6 +480,8 @@ def serve(
         router: which replica a request goes to: "round_robin", "least_kv" or "prefix".
         seed: of arrivals and lengths.
         knob: options of the engine, ``["max_num_seqs=256"]``.
+        prefill: plan of a pool of its own for prompts, under vLLM: ``plan`` then decodes what that one hands over.
+        prefill_replicas, prefill_knob: of that pool.
 
     The other arguments are those of ``help(shardline)``; without ``engine`` vLLM runs a model on a system.
 
@@ -507,6 +512,9 @@ def serve(
         router=router,
         seed=seed,
         knobs=tuple(knob),
+        prefill=prefill,
+        prefill_replicas=prefill_replicas,
+        prefill_knobs=tuple(prefill_knob),
     )
     return _shardline.serve(
         question,
