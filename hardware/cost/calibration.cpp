@@ -28,6 +28,15 @@ double most_of(std::string_view unit) {
   return 1e9;
 }
 
+// Nor less: what is 0 but for a slip makes a time infinite. Shipped fits stay a factor of 1000 above these.
+double least_of(std::string_view unit) {
+  if (unit == "us") return 1e-7;
+  if (unit == "ns") return 1e-8;
+  if (unit == "MB") return 1e-5;
+  if (unit == "GB/s") return 1e-3;
+  return 1e-6;
+}
+
 constexpr std::size_t kMostKnots = 15000;
 constexpr double kThousandths = 1000;
 constexpr double kRangeRounding = 1e-3;  // doublings: files hold six digits
@@ -193,6 +202,9 @@ KernelFit read_fit(const Reader& r) {
     const std::vector<double> v = numbers(one, 3, 0, kMostEnd);  // value, low, high
     if (v[0] > most_of(p.unit))
       one.fault(fmt::format("{} {} is beyond any machine: at most {:.0e}", v[0], p.unit, most_of(p.unit)));
+    if (v[0] > 0 && v[0] < least_of(p.unit))
+      one.fault(
+          fmt::format("{} {} is less than any machine has: at least {:.0e}", v[0], p.unit, least_of(p.unit)));
     if (one.items().size() == 3 && (!(v[0] > 0) || v[1] > v[0] || v[2] < v[0]))
       one.fault("expected [value, low, high], low <= value <= high");
     f.parameters.push_back(v[0]);

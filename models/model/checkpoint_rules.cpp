@@ -85,13 +85,24 @@ bool read_listed(const Reader& r, TypeRules& rules) {
   return rules.why.empty();
 }
 
+// Whether matrices are scaled in blocks: two sides of at least one, and of any matrix at most.
+bool in_blocks(const Reader& r) {
+  const auto sides = set(r, "weight_block_size");
+  if (!sides) return false;
+  constexpr double kMostSide = 1 << 20;
+  const std::vector<Reader> items = sides->items();
+  for (const Reader& side : items) side.number(1, kMostSide);
+  if (items.size() != 2) sides->fault("expected two sides of a block, such as [128, 128]");
+  return true;
+}
+
 // ModelOpt's own description, of hf_quant_config.json or in config.json, whose groups say the same again. An
 // experts-only file over a checkpoint in blocks of FP8 (quant_method fp8) leaves all else in those blocks.
 bool read_modelopt(const Reader& r, TypeRules& rules) {
   const std::string algorithm = r.at("quant_algo").text();
   const bool mixed = lower(algorithm) == "mixed_precision";
   const auto method = set(r, "quant_method");
-  if (mixed && method && method->text() == "fp8" && set(r, "weight_block_size")) {
+  if (mixed && method && method->text() == "fp8" && in_blocks(r)) {
     rules.all = Dtype::fp8_block;
     return read_listed(r, rules);
   }
@@ -115,9 +126,7 @@ bool read_fp8(const Reader& r, TypeRules& rules) {
     rules.why = "the activation_scheme " + named;
     return false;
   }
-  rules.all = set(r, "weight_block_size") ? Dtype::fp8_block
-              : named == "static"         ? Dtype::fp8
-                                          : Dtype::fp8_dynamic;
+  rules.all = in_blocks(r) ? Dtype::fp8_block : named == "static" ? Dtype::fp8 : Dtype::fp8_dynamic;
   exclude(set(r, "modules_to_not_convert"), rules);
   exclude(set(r, "ignored_layers"), rules);
   if (set(r, "ignore"))

@@ -42,7 +42,12 @@ auto translated(Answer answer) {
 
 // How long a question may take and what it may need, while it is answered.
 struct RunScope {
-  explicit RunScope(const RunOptions& o) : cancel(&o.cancelled), memory(limit_of(o)) {}
+  explicit RunScope(const RunOptions& o) : cancel(&o.cancelled), memory(limit_of(o)) {
+    constexpr int kMostThreads = 1024;  // as on the command line
+    if (o.threads < 0 || o.threads > kMostThreads)
+      throw UserError(
+          fmt::format("threads {}: expected 1 to {}, or 0 for all cores", o.threads, kMostThreads));
+  }
 
   static std::optional<Bytes> limit_of(const RunOptions& o) {
     if (!(o.memory_bytes >= 0)) throw UserError("memory: expected a positive size");

@@ -1,5 +1,7 @@
 #include "planner/cli/sweep_journal.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,18 +45,44 @@ std::string hash_of_long(std::string_view record) {
   return hash.hex();
 }
 
+constexpr std::string_view kOurs = "shardline journal ";
+
+bool is_regular(const std::filesystem::path& file) {
+  std::error_code error;
+  return std::filesystem::symlink_status(file, error).type() == std::filesystem::file_type::regular;
+}
+bool is_missing(const std::filesystem::path& file) {
+  std::error_code error;
+  return std::filesystem::symlink_status(file, error).type() == std::filesystem::file_type::not_found;
+}
+
+// Whether the file begins so; nothing behind that is read, however large it is.
+bool begins_with(const std::filesystem::path& file, std::string_view text) {
+  std::ifstream in(file, std::ios::binary);
+  std::string first(text.size(), '\0');
+  return in.read(first.data(), static_cast<std::streamsize>(first.size())) && first == text;
+}
+
+// A file of our own that nobody else has a name of: what lies there is neither followed, nor waited for, nor
+// written over. One that a killed run has left is made anew.
+std::FILE* new_file(const std::filesystem::path& file) {
+  if (is_regular(file) && begins_with(file, kOurs)) unlink(file.c_str());
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  return descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
+}
+
 // The records behind the first line, where that is `key`.
 std::vector<std::string> records_of(const std::filesystem::path& file, const std::string& key) {
   std::vector<std::string> out;
-  std::error_code error;
-  if (std::filesystem::symlink_status(file, error).type() != std::filesystem::file_type::regular) return out;
+  if (!is_regular(file) || !begins_with(file, key + "\n")) return out;
   std::ifstream in(file, std::ios::binary);
   std::string line;
-  if (!std::getline(in, line) || line != key) return out;
+  std::getline(in, line);
   while (std::getline(in, line)) {
+    check_cancelled();
     if (line.size() <= kHash || line[kHash] != ' ') break;
     std::string record = line.substr(kHash + 1);
-    if (line.compare(0, kHash, sha256(record)) != 0) break;
+    if (line.compare(0, kHash, hash_of_long(record)) != 0) break;
     out.push_back(std::move(record));
   }
   return out;
@@ -65,7 +93,7 @@ std::vector<std::string> records_of(const std::filesystem::path& file, const std
 SweepJournal::SweepJournal(const std::filesystem::path& folder, const std::string& question)
     : file_(folder.parent_path() / ("." + folder.filename().string() + ".journal")), started_(now()) {
   read_this_program();
-  key_ = "shardline journal 1 " + sha256(question + "\n" + digest_of_texts_read());
+  key_ = std::string(kOurs) + "1 " + sha256(question + "\n" + digest_of_texts_read());
   std::vector<std::string> kept = records_of(file_, key_);
   if (!kept.empty()) note_resumable();
   search_.emplace(std::move(kept), [this](const std::string& record) { keep(record); });
@@ -80,7 +108,7 @@ void SweepJournal::keep(const std::string& record) {
     // A journal of before is replaced whole: what it had is among the records that wait.
     std::filesystem::path beside = file_;
     beside += ".new";
-    out_.reset(std::fopen(beside.c_str(), "wbe"));
+    if (is_missing(file_) || (is_regular(file_) && begins_with(file_, kOurs))) out_.reset(new_file(beside));
     if (!out_) return waiting_.clear();  // a sweep does without
     std::fputs((key_ + "\n").c_str(), out_.get());
     for (const std::string& one : std::exchange(waiting_, {}))
@@ -96,7 +124,7 @@ void SweepJournal::keep(const std::string& record) {
 
 void SweepJournal::remove() {
   out_.reset();
-  unlink(file_.c_str());
+  if (is_regular(file_) && begins_with(file_, kOurs)) unlink(file_.c_str());
 }
 
 }  // namespace shardline::cli

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -34,6 +35,7 @@ class Cluster {
   ClusterRun run(std::uint64_t requests, const std::function<void(std::uint64_t)>& step) {
     std::uint64_t events = 0;
     for (more_ = requests > 0;;) {
+      check_cancelled();  // an event is a stretch of steps of a whole batch, which may take a millisecond
       if (step && events++ % 256 == 0) step(done_);
       const Seconds next = more_ ? load_.arrivals->next_time() : Seconds(kNever);
       // Who is on the way to an engine reaches it a path later; none comes before those sent so far.

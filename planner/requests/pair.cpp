@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "planner/requests/request_slots.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -71,6 +72,7 @@ class Pair {
     requests_ = requests;
     more_ = requests > 0;
     for (std::uint64_t events = 0;; ++events) {
+      check_cancelled();
       if (step && events % 256 == 0) step(done_);
       if (!next_event()) break;
     }

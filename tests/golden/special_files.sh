@@ -127,6 +127,29 @@ for most in 4 5 6 7 8; do
   rm -rf few
 done
 
+# The journal of a long sweep is a file of its own: what else has its name is neither written to, waited for nor removed.
+long=(sweep prefill_405b_gb200_1m --exhaustive --threads 2)
+echo precious > victim
+for name in .llama-3.1-405b.journal.new .llama-3.1-405b.journal; do
+  mkdir journalled
+  ln -s ../victim "journalled/$name"
+  run "${long[@]}" -o journalled || fail "exit $? with a link at $name"
+  [ "$(cat victim)" = precious ] || fail "written through $name"
+  [ -L "journalled/$name" ] || fail "the link $name is gone"
+  rm -r journalled
+  mkdir journalled
+  mkfifo "journalled/$name"
+  timeout 120 "$binary" "${long[@]}" -o journalled > stdout 2> stderr < /dev/null || fail "exit $? with a FIFO at $name"
+  [ -p "journalled/$name" ] || fail "the FIFO $name is gone"
+  rm -r journalled
+done
+# One that is no journal's, however long, is not read.
+mkdir journalled
+truncate -s 8G journalled/.llama-3.1-405b.journal
+(ulimit -v 2000000; timeout 120 "$binary" "${long[@]}" -o journalled > stdout 2> stderr < /dev/null) || fail "exit $? with a long file"
+[ -e journalled/.llama-3.1-405b.journal ] || fail "a file of others is gone"
+rm -r journalled
+
 # A stack that is too small for a command is refused; one that the system lets be raised is raised.
 for most in 64 256 1024 4095; do
   code=0

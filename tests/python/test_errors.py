@@ -86,6 +86,12 @@ def test_arguments_of_a_wrong_type_are_type_errors(folder):
         shardline.sweep(3)
 
 
+def test_threads_have_a_limit(folder):
+    for threads in (-1, 1025, 100_000):
+        with pytest.raises(shardline.BadInput, match="threads"):
+            shardline.sweep("small.yaml", threads=threads)
+
+
 def test_memory_is_of_one_call(folder):
     with pytest.raises(shardline.BadInput):
         shardline.sweep("small.yaml", memory="2 MB")

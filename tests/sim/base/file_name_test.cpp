@@ -28,6 +28,16 @@ TEST(FileName, SaysWhatIsWrong) {
   EXPECT_EQ(not_a_file_name(std::string(128, 'x')), std::nullopt);
 }
 
+TEST(FileName, DevicesOfWindowsAreNoNames) {
+  for (const char* name : {"CON", "nul", "Aux.txt", "prn.tar.gz", "COM1", "lpt9.csv"}) {
+    EXPECT_TRUE(not_a_file_name(name)) << name;
+    EXPECT_EQ(file_name_of(name), std::string("_") + name);
+    EXPECT_EQ(not_a_file_name(file_name_of(name)), std::nullopt) << name;
+  }
+  for (const char* name : {"CONSOLE", "COM0", "COM10", "null", "a.nul", "LPT"})
+    EXPECT_EQ(not_a_file_name(name), std::nullopt) << name;
+}
+
 TEST(FileName, AnyTextStaysInItsFolder) {
   const std::filesystem::path folder = "/some/folder";
   for (const std::string& text :
