@@ -15,7 +15,8 @@ namespace shardline::cli {
 /// Lies beside the folder of a model, `OUT/.MODEL.journal`, while its sweep runs. It is of one question: its
 /// first line is a hash of the command line, the version, every text that was read, and the program itself.
 /// Lines that are not whole, as kill -9 or a full disk leaves them, end it. Sweeps of less than a second
-/// leave none, and go without one where something else has its name: a link, a FIFO, a folder, another's file.
+/// leave none, and go without one where something else has its name: a link, a FIFO, a folder, another's
+/// file.
 class SweepJournal {
  public:
   /// Reads what an interrupted run of the same question has left. `folder`: of the model;
