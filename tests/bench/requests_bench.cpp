@@ -14,6 +14,7 @@
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/serving/synthetic.hpp"
+#include "planner/studies/deployment.hpp"
 #include "planner/studies/plan_answer.hpp"
 #include "planner/studies/service_knobs.hpp"
 #include "planner/studies/simulated_plan.hpp"
@@ -200,6 +201,35 @@ void BM_ManyRequests(benchmark::State& state) {
       static_cast<double>(count) * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_ManyRequests)->Arg(1)->Arg(10)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+// The cheapest deployment [P35]: Llama-3.1-70B on up to 64 H200 under vLLM at 16 requests/s, so many
+// requests, five settings of a step's tokens: 425 candidates of 18 plans.
+void BM_CheapestDeployment(benchmark::State& state) {
+  PlanQuestion line;
+  line.model = "llama-3.1-70b";
+  line.system = "h200-hgx";
+  line.engine = "vllm";
+  line.gpus = 64;
+  line.input = 4096;
+  line.output = 512;
+  const Study study = asked_plan(line, shipped_catalogs()).study;
+  DeploymentQuestion q;
+  q.most_gpus = 64;
+  q.load.input = line.input;
+  q.load.output = line.output;
+  q.load.rate = 16;
+  q.load.requests = static_cast<std::uint64_t>(state.range(0));
+  q.load.targets = parse_targets("slo", "ttft p99 1 s, tpot p99 40 ms");
+  q.knobs = knob_settings({"max_num_batched_tokens=1024,2048,4096,8192,16384"});
+  for (auto _ : state) {
+    const DeploymentAnswer a = cheapest_deployment(study, q, [](std::uint64_t, std::uint64_t) {});
+    state.counters["candidates"] = static_cast<double>(a.certificate.candidates);
+    state.counters["candidates/s"] =
+        benchmark::Counter(static_cast<double>(a.certificate.candidates), benchmark::Counter::kIsRate);
+    state.counters["gpus"] = a.cheapest.empty() ? 0 : a.cheapest.front().gpus();
+  }
+}
+BENCHMARK(BM_CheapestDeployment)->Arg(1000)->Arg(10000)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
 }  // namespace shardline
