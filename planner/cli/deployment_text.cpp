@@ -133,10 +133,7 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
   const std::string file = saved.empty() ? "plan.yaml" : saved;
   out += saved.empty() ? fmt::format("next, after the same with --save {}:\n", file) : "next:\n";
   const ServiceQuestion& best = shown.front()->answer.question;
-  out += wrapped_command(api::serve_command(best, slo, file, settings_options(asked.plan.question)), width,
-                         "  ");
-  return out + wrapped_command(fmt::format("shardline simulate {} --plan {} --copies {} -o out",
-                                           shell_word(file), shell_word(to_string(best.plan)), best.replicas),
+  return out + wrapped_command(api::serve_command(best, slo, file, settings_options(asked.plan.question)),
                                width, "  ");
 }
 

@@ -15,11 +15,19 @@ namespace {
 
 constexpr int kDigits = 3;  // of times
 
-// Of those in whole replicas on the GPUs of the question, the one that answers most.
+// Users of all its replicas that decode.
+long long users_of(const PoolPair& p) {
+  return p.whole.decode * (p.decode.plan.users() + p.decode.all_waiting());
+}
+
+// Of those in whole replicas on the GPUs of the question, for as many users or requests as it has, the one
+// that answers most.
 const PoolPair* best_pair(const PlanAnswer& a) {
   const PoolPair* most = nullptr;
   for (const PoolPair& p : a.sweep.pools) {
     if (p.whole.gpus == 0 || p.whole.gpus > a.defaults.most_gpus) continue;
+    const double carried = p.whole_output_per_s_gpu * p.whole.gpus / static_cast<double>(a.question.output);
+    if (users_of(p) < a.question.users || carried < a.question.rate) continue;
     const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
                        (!(a.asked.most_ttft > Seconds(0)) || p.whole_loop.ttft <= a.asked.most_ttft);
     if (meets && (most == nullptr || p.whole_output_per_s_gpu > most->whole_output_per_s_gpu)) most = &p;
@@ -53,18 +61,21 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
   if (workload_of(a.study) == nullptr || a.defaults.most_gpus < 2) return "";
   const PoolPair* const best = best_pair(a);
   if (best == nullptr)
-    return wrapped(
-        fmt::format("separate pools for prompts and answers: no pair {} {}",
-                    a.asked.has_target() ? "meets the target on" : "fits", gpus_text(a.defaults.most_gpus)),
-        width, "  ");
+    return wrapped(fmt::format("separate pools for prompts and answers: no pair {} {}",
+                               a.question.rate > 0    ? "carries the rate on"
+                               : a.asked.has_target() ? "meets the target on"
+                               : a.question.users > 0 ? "serves these users on"
+                                                      : "fits",
+                               gpus_text(a.defaults.most_gpus)),
+                   width, "  ");
   const WholePools& w = best->whole;
   return wrapped(
       fmt::format(
-          "separate pools: {} tokens/s/GPU at TPOT {}, TTFT {} on {}, {} x {} for prompts and {} x {} "
-          "for answers; sweep lists the pairs",
+          "separate pools: {} tokens/s/GPU at TPOT {}, TTFT {} of {}, {} x {} for prompts and {} x {} for "
+          "answers; sweep lists the pairs",
           three_digits(best->whole_output_per_s_gpu), to_string(best->decode.time, kDigits),
-          to_string(best->whole_loop.ttft, kDigits), gpus_text(w.gpus), w.prefill, best->prefill.plan.gpus(),
-          w.decode, best->decode.plan.gpus()),
+          to_string(best->whole_loop.ttft, kDigits), users_on(std::to_string(users_of(*best)), w.gpus),
+          w.prefill, best->prefill.plan.gpus(), w.decode, best->decode.plan.gpus()),
       width, "  ");
 }
 

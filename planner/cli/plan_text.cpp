@@ -279,8 +279,10 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
       add(fmt::format("shardline serve {} --plan {}{} --rate {}{}", shell_word(file), plan, set,
                       rate_argument(a.question.rate),
                       copies > 1 ? fmt::format(" --replicas {}", copies) : ""));
-    add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_word(file), plan, set,
-                    copies > 1 ? fmt::format(" --copies {}", copies) : ""));
+    // Launch files cap requests at the batch: of a rate that is the mean, above which a queue would grow.
+    if (!(a.question.rate > 0))
+      add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_word(file), plan, set,
+                      copies > 1 ? fmt::format(" --copies {}", copies) : ""));
     add(fmt::format("shardline explain {} --plan {}{}", shell_word(file), plan, set));
   }
   return out;
