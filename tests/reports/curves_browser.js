@@ -1,6 +1,6 @@
-// What a reader of a page of curves does, in headless Chromium, at two widths and in both colour schemes, with real
-// keys and a mouse. What the cursor should read is computed here from the page's data.
-// Usage: node curves_browser.js CHROMIUM PAGE; PICTURES=folder keeps a picture of each view.
+// What a reader of a page of curves does, in headless Chromium, at two widths and in both colour schemes,
+// with real keys and a mouse. What the cursor should read is computed here from the page's data. Usage: node
+// curves_browser.js CHROMIUM PAGE; PICTURES=folder keeps a picture of each view.
 'use strict';
 const path = require('path');
 const {Browser} = require('./browser.js');
@@ -32,7 +32,9 @@ async function structure(browser, width) {
   expect('the page is no wider than its window', found.wide <= width, found.wide);
   expect('every plot has its chart', found.plots === 3 && found.charts === 3, [found.plots, found.charts]);
   expect('no chart is blank', found.blank === 0, found.blank);
-  expect('latencies and targets are tables', ['What users see', 'Targets'].every(t => found.tables.includes(t)), found.tables);
+  expect(
+      'latencies and targets are tables', ['What users see', 'Targets'].every(t => found.tables.includes(t)),
+      found.tables);
   const wrong = found.text.match(/.*\b(undefined|NaN|null|Infinity)\b.*/g);
   expect('no text is left out', wrong === null, wrong);
 }
@@ -52,7 +54,9 @@ async function keyboard(browser) {
       shown: [...tip.querySelectorAll('dd')].map(d => parseFloat(d.textContent.replace(',', '')))
     };`);
   expect('the cursor reads every curve', !found.hidden && found.shown.length === found.names.length, found);
-  expect('at its nearest point', found.shown.every((y, i) => Math.abs(y - found.nearest[i]) <= 2 + .05 * y), found);
+  expect(
+      'at its nearest point', found.shown.every((y, i) => Math.abs(y - found.nearest[i]) <= 2 + .05 * y),
+      found);
   await browser.key('Escape');
   expect('Escape leaves', await browser.evaluate('document.getElementById("tip").hidden'));
 }
@@ -60,7 +64,8 @@ async function keyboard(browser) {
 // A name of the legend takes its curve away, and its axis follows; a second time brings it back.
 async function legend(browser) {
   const pictures = [];
-  const look = async () => pictures.push(await browser.evaluate('document.querySelector("#chart canvas").toDataURL()'));
+  const look = async () =>
+      pictures.push(await browser.evaluate('document.querySelector("#chart canvas").toDataURL()'));
   await look();
   await browser.evaluate('document.querySelector("#chart button").focus()');
   for (let i = 0; i < 2; ++i) {
@@ -68,7 +73,8 @@ async function legend(browser) {
     await look();
     expect(
         'the button says whether it is shown',
-        await browser.evaluate('document.querySelector("#chart button").getAttribute("aria-pressed")') === String(i === 1));
+        await browser.evaluate('document.querySelector("#chart button").getAttribute("aria-pressed")') ===
+            String(i === 1));
   }
   expect('a curve is hidden', pictures[0] !== pictures[1]);
   expect('and shown again', pictures[0] === pictures[2]);
@@ -87,7 +93,8 @@ async function main([program, file]) {
     const outside = browser.requests.filter(url => !/^(file|data):/.test(url));
     expect('nothing is fetched', outside.length === 0, outside);
     if (process.env.PICTURES)
-      await browser.picture(path.join(process.env.PICTURES, ['load', width, scheme].join('-') + '.png'), true);
+      await browser.picture(
+          path.join(process.env.PICTURES, ['load', width, scheme].join('-') + '.png'), true);
   }
   await browser.close();
   failures.forEach(failure => console.log(failure.slice(0, 600)));
