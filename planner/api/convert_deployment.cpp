@@ -1,6 +1,7 @@
 #include "planner/api/convert_deployment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -143,6 +144,8 @@ PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswe
         {std::string(to_string(static_cast<RuledOut>(i))), static_cast<long long>(c.ruled_out[i])});
   search.requests_played = static_cast<long long>(c.requests);
   for (const auto& [plan, why] : a.not_played) search.not_played.push_back({to_string(plan), why});
+  for (const auto& knobs : a.knobs_refused)
+    search.knobs_refused.push_back(fmt::format("{}", fmt::join(knobs, " ")));
   return out;
 }
 

@@ -99,6 +99,7 @@ struct DeploymentSearch {
   std::vector<RuledOutCandidates> ruled_out;
   long long requests_played = 0;
   std::vector<UnplayedPlan> not_played;
+  std::vector<std::string> knobs_refused;
 };
 template <>
 struct Fields<DeploymentSearch> {
@@ -116,6 +117,7 @@ struct Fields<DeploymentSearch> {
     field("ruled_out", &D::ruled_out, "of them, by what shows that they miss a target, in the order asked");
     field("requests_played", &D::requests_played, "answered in all plays, those that were given up too");
     field("not_played", &D::not_played, "plans of which nothing is said");
+    field("knobs_refused", &D::knobs_refused, "settings of the engine's options that no plan has");
   }
 };
 

@@ -11,6 +11,7 @@
 #include "planner/cli/plan_notes.hpp"
 #include "planner/cli/serve_text.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/cli/terminal_parts.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/search/provenance.hpp"
 #include "planner/serving/served.hpp"
@@ -37,9 +38,10 @@ std::string basis_text(const api::AskedDeployment& asked, const ServiceQuestion&
 std::string answer_text(const api::AskedDeployment& asked, const DeploymentAnswer& a,
                         const std::string& slo) {
   if (!a.cheapest.empty())
-    return fmt::format("{} keep {}; {} of {} deployments on as many do, and none on fewer",
-                       gpus_text(a.cheapest.front().gpus()), slo, a.cheapest.size(),
-                       a.cheapest.size() + a.certificate.beside);
+    return fmt::format(
+        "{} keep {}; {} of {} deployments on as many do, and none on fewer of plans that can be played",
+        gpus_text(a.cheapest.front().gpus()), slo, a.cheapest.size(),
+        a.cheapest.size() + a.certificate.beside);
   return fmt::format("no deployment on up to {} keeps {}; nearest:", gpus_text(asked.question.most_gpus),
                      slo);
 }
@@ -64,7 +66,7 @@ std::string table_text(const std::vector<const PlayedDeployment*>& shown) {
     plans += fmt::format("  {}  {}{}{}\n", i + 1, to_string(q.plan), q.knobs.empty() ? "" : "  ",
                          fmt::join(q.knobs, " "));
   }
-  return table.text() + plans;
+  return fitted(table) + plans;
 }
 
 // Which bound or play shows that the others miss.
@@ -74,7 +76,7 @@ std::string certificate_text(const DeploymentAnswer& a) {
   for (std::size_t i = 0; i < kRuledOut; ++i)
     if (c.ruled_out[i] > 0)
       parts.push_back(fmt::format("{} by {}", c.ruled_out[i], to_string(static_cast<RuledOut>(i))));
-  std::string out = fmt::format("proof: {} candidates of {} plans, ", c.candidates, c.plans);
+  std::string out = fmt::format("certificate: {} candidates of {} plans, ", c.candidates, c.plans);
   if (c.dearer > 0) out += fmt::format("{} on more GPUs not looked at; ", c.dearer);
   out += parts.empty() ? "none misses" : fmt::format("ruled out {}", fmt::join(parts, ", "));
   return out + fmt::format("; {} requests played", c.requests);

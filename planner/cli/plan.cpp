@@ -70,8 +70,6 @@ api::PlanQuestion asked_of(const PlanOptions& o) {
   return q;
 }
 
-std::string option_name(const char* name) { return std::string("--") + name; }
-
 int run_deployment(const PlanOptions& o, const Provenance& made_by) {
   const api::PlanQuestion question = asked_of(o);
   const api::AskedDeployment asked =

@@ -109,8 +109,6 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
   return q;
 }
 
-std::string option_name(const char* name) { return std::string("--") + name; }
-
 int run(const ServeOptions& o, const Provenance& made_by) {
   if (!o.prefill.empty() && !o.out.empty())
     throw UserError(

@@ -131,13 +131,6 @@ Launch write_pair(Launch out, const Engine& engine, Server context, Server gener
   return out;
 }
 
-// The case under an engine, also where it was priced by bare kernels.
-Case started_by(const EngineProfile& profile, const Case& c) {
-  Case out = c;
-  if (!out.engine) out.engine = std::make_shared<const EngineProfile>(profile);
-  return out;
-}
-
 // The first row of the table that is an engine's feature.
 StrategyId first_launched_as(LaunchedAs feature) {
   for (const Strategy* s : strategies()) {
@@ -164,6 +157,12 @@ Plan context_plan(const Plan& generation) {
 }
 
 }  // namespace
+
+Case started_by(const EngineProfile& profile, const Case& c) {
+  Case out = c;
+  if (!out.engine) out.engine = std::make_shared<const EngineProfile>(profile);
+  return out;
+}
 
 Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profile, const std::string& stem,
                     int copies) {

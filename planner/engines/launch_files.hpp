@@ -29,6 +29,9 @@ struct Launch {
   std::string refused;  // why there are none of both
 };
 
+/// The case under an engine, also where it was priced by bare kernels.
+Case started_by(const EngineProfile& engine, const Case& c);
+
 /// [P20] The files of a plan; names begin with `stem`. A plan whose engine runs it in generation servers
 /// alone has those of a disaggregated pair. Of several `copies` one script starts any of them, and another
 /// one stands in front of them.

@@ -129,14 +129,7 @@ class Cluster {
   }
 
   void finish() {
-    const std::size_t parts = std::min(ClusterRun::kParts, waits_.size());
-    for (std::size_t p = 0; p < parts; ++p) {
-      const std::size_t first = waits_.size() * p / parts, last = waits_.size() * (p + 1) / parts;
-      double sum = 0;
-      for (std::size_t i = first; i < last; ++i) sum += waits_[i].second;
-      out_.waiting.push_back(sum / static_cast<double>(last - first));
-      out_.begins.push_back(waits_[first].first);
-    }
+    add_waiting(waits_, out_.waiting, out_.begins);
     for (const auto& e : engines_) out_.replicas.push_back(e->take_served());
     if (timeline_ != nullptr) timeline_->finish();
   }
@@ -156,6 +149,18 @@ class Cluster {
 };
 
 }  // namespace
+
+void add_waiting(const std::vector<std::pair<Seconds, double>>& waits, std::vector<double>& waiting,
+                 std::vector<Seconds>& begins) {
+  const std::size_t parts = std::min(ClusterRun::kParts, waits.size());
+  for (std::size_t p = 0; p < parts; ++p) {
+    const std::size_t first = waits.size() * p / parts, last = waits.size() * (p + 1) / parts;
+    double sum = 0;
+    for (std::size_t i = first; i < last; ++i) sum += waits[i].second;
+    waiting.push_back(sum / static_cast<double>(last - first));
+    begins.push_back(waits[first].first);
+  }
+}
 
 ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
                         const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,

@@ -33,6 +33,11 @@ struct ClusterRun {
   Seconds last_sent;
 };
 
+/// Of requests that were sent at a time and found so many waiting, in their order: the means over the parts,
+/// and when each part began.
+void add_waiting(const std::vector<std::pair<Seconds, double>>& waits, std::vector<double>& waiting,
+                 std::vector<Seconds>& begins);
+
 /// [R7] Plays `requests` of them at most, to the end of the last. `replica` is which one answers. With a
 /// router that asks for the state of replicas each is played to the end of the step in which a request comes.
 /// `step` is called now and then and may throw to stop. What happens is added to `timeline`, if there is one.

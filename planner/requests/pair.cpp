@@ -257,14 +257,7 @@ class Pair {
   }
 
   void finish() {
-    const std::size_t parts = std::min(ClusterRun::kParts, waits_.size());
-    for (std::size_t p = 0; p < parts; ++p) {
-      const std::size_t first = waits_.size() * p / parts, last = waits_.size() * (p + 1) / parts;
-      double sum = 0;
-      for (std::size_t i = first; i < last; ++i) sum += waits_[i].second;
-      out_.waiting.push_back(sum / static_cast<double>(last - first));
-      out_.begins.push_back(waits_[first].first);
-    }
+    add_waiting(waits_, out_.waiting, out_.begins);
     for (const auto& e : prefill_.engines) out_.prefill.push_back(e->take_served());
     for (const auto& e : decode_.engines) out_.decode.push_back(e->take_served());
     out_.sending = links_.sent();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "planner/engines/launchable.hpp"
@@ -21,13 +20,10 @@ namespace {
 // Why the engine's own rules refuse the plan, or all plans of the case; nothing where it starts it. Of a case
 // that is priced by bare kernels, too: its files start an engine.
 std::optional<std::string> not_started(const Case& c, const Plan& plan, const EngineProfile& engine) {
-  Case under = c;
-  if (!under.engine) {
-    under.engine = std::make_shared<const EngineProfile>(engine);
-    // Bare kernels have a block that no engine chose; it is of their times only where shards take turns at
-    // blocks.
-    if (plan.kvp == 1) under.kv_block = block_of(engine.name, under).value_or(under.kv_block);
-  }
+  Case under = started_by(engine, c);
+  // Bare kernels have a block that no engine chose; it is of their times only where shards take turns at
+  // blocks.
+  if (!c.engine && plan.kvp == 1) under.kv_block = block_of(engine.name, under).value_or(under.kv_block);
   const auto text = [&](const Refusal& why) {
     return fmt::format("the engine does not start it: {} ({})", why.text, why.source);
   };

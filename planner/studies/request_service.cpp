@@ -85,7 +85,8 @@ class RequestService::Plays {
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
                                    : kDefaultRequests;
-    require_memory(need_of_requests(q_.requests, q_.users, q_.replicas * q_.plan.dp, blocks_kept()));
+    const int replicas = q_.replicas * q_.plan.dp + (q_.prefill ? q_.prefill->replicas : 0);
+    require_memory(need_of_requests(q_.requests, q_.users, replicas, blocks_kept()));
   }
 
   ServiceAnswer answer() {
@@ -99,7 +100,7 @@ class RequestService::Plays {
   }
 
   std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up) {
-    SL_CHECK(q_.users == 0 && !q_.largest_rate, "of an open loop at its rate");
+    SL_CHECK(q_.users == 0 && !q_.largest_rate && !q_.prefill, "of an open loop at its rate, on one pool");
     q_.replicas = replicas;
     q_.knobs = knobs;
     knobs_ = knobs_of(knobs);

@@ -138,8 +138,8 @@ class RequestService {
 
   /// The question's.
   ServiceAnswer answer();
-  /// Of an open loop on so many replicas whose engines have such knobs. `gives_up`: nothing, as soon as more
-  /// requests have broken a target than may break it, whatever the others will do.
+  /// Of an open loop on one pool of so many replicas whose engines have such knobs. `gives_up`: nothing, as
+  /// soon as more requests have broken a target than may break it, whatever the others will do.
   std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up);
   /// Requests that were answered in the last play, given up or not.
   std::uint64_t answered() const;

@@ -5,11 +5,7 @@
 set -euo pipefail
 shardline=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-chromium=$(command -v chromium || command -v chromium-browser || true)
-if [ -z "$chromium" ] || ! command -v node > /dev/null; then
-  echo "skipped: chromium or node is missing (Debian packages chromium, nodejs)"
-  exit 77
-fi
+source "$here/find_browser.sh"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

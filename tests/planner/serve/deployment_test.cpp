@@ -181,15 +181,21 @@ TEST(Deployment, P35WhatABoundRulesOutMisses) {
   EXPECT_GT(ruled_out, 20);
 }
 
-TEST(Deployment, P35TheSameForAnyNumberOfThreads) {
-  const Study study = study_of("llama-3.1-8b", "h100-hgx", "vllm", 4, 2000, 100);
+// 2,000 tokens in and 100 out.
+DeploymentQuestion small_question(int gpus, double rate, std::uint64_t requests, const std::string& targets) {
   DeploymentQuestion q;
-  q.most_gpus = 4;
+  q.most_gpus = gpus;
   q.load.input = 2000;
   q.load.output = 100;
-  q.load.rate = 12;
-  q.load.requests = 300;
-  q.load.targets = parse_targets("t", "ttft p90 300 ms, tpot p90 20 ms");
+  q.load.rate = rate;
+  q.load.requests = requests;
+  q.load.targets = parse_targets("t", targets);
+  return q;
+}
+
+TEST(Deployment, P35TheSameForAnyNumberOfThreads) {
+  const Study study = study_of("llama-3.1-8b", "h100-hgx", "vllm", 4, 2000, 100);
+  DeploymentQuestion q = small_question(4, 12, 300, "ttft p90 300 ms, tpot p90 20 ms");
   std::vector<std::vector<std::string>> of_threads;
   for (const int threads : {1, 2, 5}) {
     q.threads = threads;
@@ -211,13 +217,7 @@ TEST(Deployment, P35KnobsAreAllCombinations) {
 
 TEST(Deployment, P35KnobsThatNoPlanHasAreAnError) {
   const Study study = study_of("llama-3.1-8b", "h100-hgx", "vllm", 1, 2000, 100);
-  DeploymentQuestion q;
-  q.most_gpus = 1;
-  q.load.input = 2000;
-  q.load.output = 100;
-  q.load.rate = 1;
-  q.load.requests = 20;
-  q.load.targets = parse_targets("t", "ttft p90 300 ms");
+  DeploymentQuestion q = small_question(1, 1, 20, "ttft p90 300 ms");
   q.knobs = {{"max_num_sequences=4"}};
   try {
     found(study, q);
