@@ -9,6 +9,8 @@
 #include <tuple>
 #include <vector>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
@@ -152,17 +154,20 @@ constexpr Rule kLeftOut[] = {
 // By row: the shortest time of those with the same engine and words.
 std::vector<double> shortest_times(const MeasurementTable& t) {
   std::map<std::vector<std::string>, double> least;
-  std::vector<std::vector<std::string>> keys(t.size());
+  std::vector<const double*> of;  // by row, within `least`
+  CancelCheck check;
   for (std::size_t row = 0; row < t.size(); ++row) {
-    keys[row] = {t.engines[row], t.versions[row]};
+    check();
+    std::vector<std::string> key{t.engines[row], t.versions[row]};
     for (const auto& column : t.words) {
-      if (!column.empty()) keys[row].push_back(column[row]);
+      if (!column.empty()) key.push_back(column[row]);
     }
-    const auto [at, fresh] = least.emplace(keys[row], t.median[row].value);
+    const auto [at, fresh] = least.emplace(std::move(key), t.median[row].value);
     if (!fresh) at->second = std::min(at->second, t.median[row].value);
+    of.push_back(&at->second);
   }
   std::vector<double> out;
-  for (const auto& key : keys) out.push_back(least.at(key));
+  for (const double* shortest : of) out.push_back(*shortest);
   return out;
 }
 
@@ -183,14 +188,21 @@ std::vector<double> launch_times(const MeasurementTable& t) {
   using Key = std::tuple<std::string, std::string, std::string, double>;
   const auto key = [&](std::size_t row) { return Key(t.engines[row], kernel[row], dtype[row], ranks[row]); };
   std::map<Key, std::vector<double>> times;
-  for (std::size_t row = 0; row < t.size(); ++row) times[key(row)].push_back(t.median[row].value);
+  CancelCheck check;
+  for (std::size_t row = 0; row < t.size(); ++row) {
+    check();
+    times[key(row)].push_back(t.median[row].value);
+  }
   std::map<Key, double> typical;
   for (auto& [of, all] : times) {
     std::sort(all.begin(), all.end());
     all.resize(std::min(all.size(), kShortest));
     typical[of] = median_of(all);
   }
-  for (std::size_t row = 0; row < t.size(); ++row) out[row] = typical.at(key(row));
+  for (std::size_t row = 0; row < t.size(); ++row) {
+    check();
+    out[row] = typical.at(key(row));
+  }
   return out;
 }
 
@@ -208,7 +220,9 @@ std::vector<double> one_row_apart(const MeasurementTable& t) {
     std::vector<double> few;
   };
   std::map<Words, std::map<Shape, Times>> times;
+  CancelCheck check;
   for (std::size_t row = 0; row < t.size(); ++row) {
+    check();
     if (m[row] > kFewRows) continue;
     Times& at = times[{dtype[row], kernel[row]}][{n[row], k[row]}];
     if (m[row] == 1) at.one = t.median[row].value;
@@ -223,6 +237,7 @@ std::vector<double> one_row_apart(const MeasurementTable& t) {
     if (!ratios.empty()) apart[words] = median_of(ratios);
   }
   for (std::size_t row = 0; row < t.size(); ++row) {
+    check();
     if (const auto found = apart.find({dtype[row], kernel[row]}); found != apart.end())
       out[row] = found->second;
   }
@@ -283,7 +298,9 @@ void leave_out(MeasurementTable& t, const std::string& file) {
                             launches = launch_times(t);
   std::vector<bool> kept(t.size(), true);
   std::map<const Rule*, std::size_t> counts;
+  CancelCheck check;
   for (std::size_t row = 0; row < t.size(); ++row) {
+    check();
     const auto applied = std::find_if(rules.begin(), rules.end(), [&](const Rule* r) {
       return r->applies({t, row, shortest[row], one_row[row], launches[row]});
     });

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
+#include <functional>
+#include <limits>
 
 #include "calibrate/aiconfigurator.hpp"
 #include "calibrate/csv.hpp"
@@ -31,13 +32,53 @@ std::string engine_text(const std::string& engine, const std::string& version) {
 
 constexpr std::array kSampled{"median_us", "p10_us", "p90_us", "samples"};
 
+// Numbers from 0 of what is not equal to anything before. Flat: a million nodes of a map take a third of a
+// second to be given back, and nobody is asked meanwhile.
+class RowSet {
+ public:
+  // The number of the earlier one of which `same` holds, or a new one: as many as there were.
+  template <class Same>
+  std::size_t add(std::size_t hash, const Same& same) {
+    if (2 * (hashes_.size() + 1) > slots_.size()) grow();
+    std::size_t slot = first_slot(hash);
+    for (; slots_[slot] != kFree; slot = (slot + 1) % slots_.size()) {
+      if (hashes_[slots_[slot]] == hash && same(slots_[slot])) return slots_[slot];
+    }
+    slots_[slot] = static_cast<std::uint32_t>(hashes_.size());
+    hashes_.push_back(hash);
+    return slots_[slot];
+  }
+
+ private:
+  static constexpr std::uint32_t kFree = std::numeric_limits<std::uint32_t>::max();
+
+  // The number of slots is a power of two: the upper bits of a product depend on all of the hash [Knuth 6.4].
+  std::size_t first_slot(std::size_t hash) const {
+    return (std::uint64_t{hash} * 0x9e3779b97f4a7c15U >> 32) % slots_.size();
+  }
+  void grow() {
+    slots_.assign(std::max<std::size_t>(64, 2 * slots_.size()), kFree);
+    CancelCheck check;
+    for (std::size_t i = 0; i < hashes_.size(); ++i) {
+      check();
+      std::size_t slot = first_slot(hashes_[i]);
+      while (slots_[slot] != kFree) slot = (slot + 1) % slots_.size();
+      slots_[slot] = static_cast<std::uint32_t>(i);
+    }
+  }
+
+  std::vector<std::uint32_t> slots_;
+  std::vector<std::size_t> hashes_;
+};
+
 class Parser {
  public:
   explicit Parser(CsvText& text) : text_(text) {}
 
   MeasurementTable run(std::size_t header) {
     read_header(header);
-    text_.finish();     // without its columns no row means anything
+    text_.finish();  // without its columns no row means anything
+    reserve(text_.lines().size() - header - 1);
     CancelCheck check;  // tables have ten thousands of rows
     for (std::size_t i = header + 1; i < text_.lines().size() && !text_.hopeless(); ++i) {
       check();
@@ -184,17 +225,47 @@ class Parser {
     }
   }
 
+  void reserve(std::size_t rows) {
+    const auto columns = table_.family->columns;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (is_word(columns[i])) {
+        table_.words[i].reserve(rows);
+      } else {
+        table_.numbers[i].reserve(rows);
+      }
+    }
+    table_.engines.reserve(rows);
+    table_.versions.reserve(rows);
+    for (auto* times : {&table_.median, &table_.low, &table_.high}) times->reserve(rows);
+    table_.samples.reserve(rows);
+  }
+
+  static std::size_t hash_of(const RowCells& row) {
+    std::size_t out = std::hash<std::string>()(row.engine) * 31 + std::hash<std::string>()(row.version);
+    for (const double v : row.numbers) out = out * 1000003 + std::hash<double>()(v);
+    for (const std::string& w : row.words) out = out * 1000003 + std::hash<std::string>()(w);
+    return out;
+  }
+
+  // Whether the table's row `at` is of the same engine and shape.
+  bool is_row(std::size_t at, const RowCells& row) const {
+    const auto columns = table_.family->columns;
+    bool same = table_.engines[at] == row.engine && table_.versions[at] == row.version;
+    for (std::size_t i = 0; i < columns.size() && same; ++i)
+      same =
+          is_word(columns[i]) ? table_.words[i][at] == row.words[i] : table_.numbers[i][at] == row.numbers[i];
+    return same;
+  }
+
   void keep_row(std::size_t line, RowCells row) {
     const auto columns = table_.family->columns;
-    std::string key = row.engine + "|" + row.version + "|";
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      key += fmt::format("{}|{}|", row.numbers[i], row.words[i]);
-    const auto [at, fresh] = shapes_.emplace(std::move(key), line);
-    if (!fresh) {
-      text_.fault(line, fmt::format("the shape of line {} again", at->second + 1),
+    const std::size_t earlier = shapes_.add(hash_of(row), [&](std::size_t at) { return is_row(at, row); });
+    if (earlier < table_.size()) {
+      text_.fault(line, fmt::format("the shape of line {} again", line_of_[earlier] + 1),
                   {"expected each shape once"});
       return;
     }
+    line_of_.push_back(line);
     for (std::size_t i = 0; i < columns.size(); ++i) {
       if (is_word(columns[i])) {
         table_.words[i].push_back(std::move(row.words[i]));
@@ -219,7 +290,8 @@ class Parser {
   std::vector<Role> roles_;  // of the file's columns
   bool sampled_ = false;     // median and percentiles, not one value
   MeasurementTable table_;
-  std::unordered_map<std::string, std::size_t> shapes_;  // line of each shape
+  RowSet shapes_;
+  std::vector<std::size_t> line_of_;  // by row
 };
 
 // "# key: value"

@@ -32,8 +32,6 @@ void read_this_program() {
   [[maybe_unused]] static const bool read = !read_text("/proc/self/exe", kMost).empty();
 }
 
-std::string line_of(const std::string& hash, const std::string& record) { return hash + " " + record + "\n"; }
-
 // Of a record that may have millions of characters: asks whether to stop.
 std::string hash_of_long(std::string_view record) {
   constexpr std::size_t kPiece = std::size_t{1} << 20;  // 10 ms
@@ -43,6 +41,19 @@ std::string hash_of_long(std::string_view record) {
     hash.add(record.substr(0, kPiece));
   }
   return hash.hex();
+}
+
+// A line of its hash and the record, which may have millions of characters: it is not copied, and it is asked
+// whether to stop. What is left of one that was stopped does not have its hash, and is not read back.
+void write_record(std::FILE* out, std::string_view record) {
+  const std::string hash = hash_of_long(record) + " ";
+  std::fwrite(hash.data(), 1, hash.size(), out);
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  for (; !record.empty(); record.remove_prefix(std::min(kPiece, record.size()))) {
+    check_cancelled();
+    std::fwrite(record.data(), 1, std::min(kPiece, record.size()), out);
+  }
+  std::fputc('\n', out);
 }
 
 constexpr std::string_view kOurs = "shardline journal ";
@@ -111,14 +122,18 @@ void SweepJournal::keep(const std::string& record) {
     if (is_missing(file_) || (is_regular(file_) && begins_with(file_, kOurs))) out_.reset(new_file(beside));
     if (!out_) return waiting_.clear();  // a sweep does without
     std::fputs((key_ + "\n").c_str(), out_.get());
-    for (const std::string& one : std::exchange(waiting_, {}))
-      std::fputs(line_of(sha256(one), one).c_str(), out_.get());
+    try {
+      for (const std::string& one : std::exchange(waiting_, {})) write_record(out_.get(), one);
+    } catch (...) {
+      unlink(beside.c_str());
+      throw;
+    }
     if (std::fflush(out_.get()) != 0 || std::rename(beside.c_str(), file_.c_str()) != 0)
       unlink(beside.c_str());
     note_resumable();
     return;
   }
-  std::fputs(line_of(hash_of_long(record), record).c_str(), out_.get());
+  write_record(out_.get(), record);
   std::fflush(out_.get());
 }
 

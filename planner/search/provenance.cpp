@@ -13,6 +13,7 @@
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/serving/acceptance.hpp"
+#include "sim/base/asking.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -64,7 +65,8 @@ template <class Result>
 std::vector<Result> of_each(const Case& c, AllReduceRule rule, std::span<const Plan> plans, int threads,
                             Result (*of)(Evaluator& evaluator, const Plan& plan)) {
   const std::size_t count = thread_count(threads);
-  std::vector<Result> out(plans.size());
+  std::vector<Result> out;
+  resize_asking(out, plans.size());
   const auto cache = std::make_shared<FabricCache>(c.system.fabric);
   std::vector<std::unique_ptr<Evaluator>> evaluators(count);
   parallel_for(0, plans.size(), count, [&](std::size_t i, std::size_t slot) {

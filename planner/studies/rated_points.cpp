@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "planner/serving/served_plan.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -54,7 +55,12 @@ const ErrorTerms& RatedPoints::ttft_of(const Plan& plan) const { return ttft.at(
 
 RatedPoints rate(const Study& study, std::vector<Point> points, int threads) {
   std::vector<Plan> plans;
-  for (const Point& p : points) plans.push_back(p.plan);
+  plans.reserve(points.size());
+  CancelCheck check;  // a sweep that keeps all has millions
+  for (const Point& p : points) {
+    check();
+    plans.push_back(p.plan);
+  }
   const std::vector<Rating> prompts = prompt_ratings(study, points, threads);
   RatedPoints out{
       std::move(points), ratings_of(study.study, study.sweep().search.all_reduce, plans, threads), {}};

@@ -13,6 +13,7 @@
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/told_apart.hpp"
 #include "planner/studies/unread.hpp"
+#include "sim/base/asking.hpp"
 
 namespace shardline {
 
@@ -134,7 +135,11 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   if (!out.any()) return out;
   if (any_approximate(study)) out.exact_frontier = frontier_of(study, out.found.of(exact_ones(study)));
   out.rated = rate_frontiers(study, out.found, q.threads);
-  if (q.keep_all) out.all = rate(study, out.found.all, q.threads);
+  if (q.keep_all) {
+    std::vector<Point> all;
+    append_asking(all, out.found.all);
+    out.all = rate(study, std::move(all), q.threads);
+  }
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   for (Diagnostic& note : model_notes(study.study)) out.unread.push_back(std::move(note));
   if (auto unchecked = unchecked_model(study.study))

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <functional>
 
+#include "sim/base/asking.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
-#include "sim/engine/resize_asking.hpp"
 
 namespace shardline {
 

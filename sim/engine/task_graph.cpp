@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "sim/base/asking.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -33,6 +34,7 @@ TaskId TaskGraph::add(Seconds latency, std::span<const Demand> demands, std::spa
                                   " depends on " + std::to_string(dependency));
   }
 
+  grow_asking(demands_, demands.size());
   const std::size_t first = demands_.size();
   for (const Demand& demand : demands) {
     if (demand.amount > 0) add_demand(demand, first);
