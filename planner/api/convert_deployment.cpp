@@ -60,7 +60,7 @@ bool may_miss(const Study& study, const ServiceAnswer& a) {
 std::string serve_command(const ServiceQuestion& q, const std::string& slo, const std::string& file,
                           const std::string& settings) {
   std::string out = fmt::format("shardline serve {} --plan {} --replicas {}", shell_word(file),
-                                shell_word(to_string(q.plan)), q.replicas);
+                                shell_word(sharding_text(q.plan)), q.replicas);
   if (!q.trace.empty()) out += " --trace " + shell_word(q.trace);
   if (q.rate > 0) out += " --rate " + rate_argument(q.rate);
   out += " --slo " + shell_word(slo);

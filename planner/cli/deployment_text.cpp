@@ -63,7 +63,7 @@ std::string table_text(const std::vector<const PlayedDeployment*>& shown) {
     row.push_back(three_digits(load.output_per_s_gpu));
     row.push_back(fmt::format("{:.0f} %", 100 * load.idle));
     table.add(std::move(row));
-    plans += fmt::format("  {}  {}{}{}\n", i + 1, to_string(q.plan), q.knobs.empty() ? "" : "  ",
+    plans += fmt::format("  {}  {}{}{}\n", i + 1, sharding_text(q.plan), q.knobs.empty() ? "" : "  ",
                          fmt::join(q.knobs, " "));
   }
   return fitted(table) + plans;
@@ -135,8 +135,9 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
   const std::string file = saved.empty() ? "plan.yaml" : saved;
   out += saved.empty() ? fmt::format("next, after the same with --save {}:\n", file) : "next:\n";
   const ServiceQuestion& best = shown.front()->answer.question;
-  return out + wrapped_command(api::serve_command(best, slo, file, settings_options(asked.plan.question)),
-                               width, "  ");
+  return out + wrapped_command(
+                   api::serve_command(best, slo, file, settings_options(asked.plan.question)) + " -o out",
+                   width, "  ");
 }
 
 }  // namespace shardline::cli

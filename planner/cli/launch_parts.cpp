@@ -75,6 +75,28 @@ std::string launch_summary(const std::vector<Launch>& launches) {
   return out;
 }
 
+namespace {
+
+// Of one heading: its lines in launch.txt, with its files written.
+std::string write_launch(OutputFolder& files, const std::string& heading, const Plan& plan,
+                         const std::vector<Launch>& launches) {
+  for (const Launch& l : launches) {
+    for (const LaunchFile& f : l.files) files.write("launch/" + f.name, f.text, f.executable);
+  }
+  return fmt::format("\n{}\n{}{}", heading, launch_text(plan, launches), launch_summary(launches));
+}
+
+// What is said of the folder, where some engine runs some plan.
+std::string wrote_launches(OutputFolder& files, const std::string& text) {
+  files.write("launch.txt", text);
+  const std::size_t count = files.files("launch");
+  if (count == 0) return "";
+  return fmt::format("  wrote {}: {} file{}, named in launch.txt\n", (files.path() / "launch").string(),
+                     count, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
 std::string write_launches(OutputFolder& files, const Study& study, const std::vector<NamedPlan>& plans) {
   std::string text = study.title + "\n";
   int number = 0;
@@ -82,16 +104,14 @@ std::string write_launches(OutputFolder& files, const Study& study, const std::v
     const std::string stem = std::to_string(++number);
     const std::vector<Launch> launches = p.prompts ? std::vector<Launch>{pair_of(study.study, p, stem)}
                                                    : launches_of(study.study, p.plan, stem, p.servers);
-    text += fmt::format("\n{}\n{}{}", p.heading, launch_text(p.plan, launches), launch_summary(launches));
-    for (const Launch& l : launches) {
-      for (const LaunchFile& f : l.files) files.write("launch/" + f.name, f.text, f.executable);
-    }
+    text += write_launch(files, p.heading, p.plan, launches);
   }
-  files.write("launch.txt", text);
-  const std::size_t count = files.files("launch");  // where some engine runs some plan
-  if (count == 0) return "";
-  return fmt::format("  wrote {}: {} file{}, named in launch.txt\n", (files.path() / "launch").string(),
-                     count, count == 1 ? "" : "s");
+  return wrote_launches(files, text);
+}
+
+std::string write_launches(OutputFolder& files, const Study& study, const std::string& heading,
+                           const Plan& plan, const std::vector<Launch>& launches) {
+  return wrote_launches(files, study.title + "\n" + write_launch(files, heading, plan, launches));
 }
 
 }  // namespace shardline::cli

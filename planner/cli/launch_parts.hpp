@@ -31,4 +31,8 @@ struct NamedPlan {
 /// there. Returns what was written there: "  wrote out/launch: 12 files, named in launch.txt".
 std::string write_launches(OutputFolder& files, const Study& study, const std::vector<NamedPlan>& plans);
 
+/// The same of one heading whose launches are known.
+std::string write_launches(OutputFolder& files, const Study& study, const std::string& heading,
+                           const Plan& plan, const std::vector<Launch>& launches);
+
 }  // namespace shardline::cli

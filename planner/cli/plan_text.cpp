@@ -276,10 +276,12 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
     const std::string plan = shell_word(to_string(a.plans.front().point.plan));
     const long long copies = a.plans.front().copies;
     if (a.question.rate > 0 && !no_play(a.study.study, a.plans.front().point.plan))
-      add(fmt::format("shardline serve {} --plan {}{} --rate {}{}", shell_word(file), plan, set,
+      add(fmt::format("shardline serve {} --plan {}{} --rate {}{} -o out", shell_word(file),
+                      shell_word(sharding_text(a.plans.front().point.plan)), set,
                       rate_argument(a.question.rate),
                       copies > 1 ? fmt::format(" --replicas {}", copies) : ""));
-    // Launch files cap requests at the batch: of a rate that is the mean, above which a queue would grow.
+    // Its launch files cap requests at the batch: of a rate that is the mean, above which a queue would grow.
+    // Those of serve have the caps of the scheduler.
     if (!(a.question.rate > 0))
       add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_word(file), plan, set,
                       copies > 1 ? fmt::format(" --copies {}", copies) : ""));

@@ -3,12 +3,14 @@
 
 #include "planner/api/convert_plan.hpp"
 #include "planner/api/convert_serve.hpp"
+#include "planner/cli/launch_parts.hpp"
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/serve_pictures.hpp"
 #include "planner/cli/serve_text.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/scenario/asked_amounts.hpp"
 #include "planner/search/provenance.hpp"
+#include "planner/studies/service_launch.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
@@ -68,7 +70,8 @@ void declare(Arguments& a, ServeOptions& o) {
   add_engine(a, o.engine);
   a.add("-o,--out", o.out,
         "Folder for latencies.csv, series.csv (batch, queue and KV over time), their pictures, a page of "
-        "them, load.html, and trace.json of steps and requests for ui.perfetto.dev")
+        "them, load.html, trace.json of steps and requests for ui.perfetto.dev, and launch files of servers "
+        "with the caps and options that were played")
       .output_folder();
 }
 
@@ -154,7 +157,10 @@ int run(const ServeOptions& o, const Provenance& made_by) {
     files.draw(requests_plot(asked.study, answer, made_by), "requests");
     files.draw(use_plot(asked.study, answer, made_by), "use");
     files.write("load.html", service_page(asked.study, answer, made_by));
-    fmt::print("{}\n", files.publish());
+    const std::string launches =
+        write_launches(files, asked.study, sharding_text(answer.question.plan), answer.question.plan,
+                       {launch_of_service(asked.study.study, answer, "1")});
+    fmt::print("{}\n{}", files.publish(), launches);
   }
   return answer.load.met ? 0 : 3;
 }

@@ -207,11 +207,11 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   Plan plan = q.plan;
   plan.batch = 1;
   out += line(fmt::format(
-      "{}, {}{}", to_string(sharding_of(plan)), gpus_text(plan.gpus()),
+      "{}, {}{}", sharding_text(sharding_of(plan)), gpus_text(plan.gpus()),
       q.replicas > 1 ? fmt::format(" x {} replicas, router {}", q.replicas, to_string(q.router)) : ""));
   if (q.prefill)
     out += line(fmt::format("prompts on {}, {}{}; tokens/s/GPU are of the {} GPUs of both pools",
-                            to_string(sharding_of(q.prefill->plan)), gpus_text(q.prefill->plan.gpus()),
+                            sharding_text(sharding_of(q.prefill->plan)), gpus_text(q.prefill->plan.gpus()),
                             q.prefill->replicas > 1 ? fmt::format(" x {} replicas", q.prefill->replicas) : "",
                             q.prefill->gpus() + q.plan.gpus() * q.replicas)) +
            line("its engine: " + engine_line(study, *a.prefill_knobs));

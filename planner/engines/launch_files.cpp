@@ -165,7 +165,7 @@ Case started_by(const EngineProfile& profile, const Case& c) {
 }
 
 Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profile, const std::string& stem,
-                    int copies) {
+                    int copies, const ServedOptions* served) {
   Launch out{profile.title + " " + profile.version, {}, {}, {}};
   const Engine* engine = engine_of(profile);
   if (engine == nullptr) return refused(std::move(out), "no launch files are known of it");
@@ -174,6 +174,12 @@ Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profi
   server.replicas.count = copies;
   if (const std::string why = find_deployment(c, p, profile, server.deployment); !why.empty())
     return refused(std::move(out), why);
+  if (served != nullptr) {
+    SL_CHECK(!server.deployment.generation_only, "requests are played on servers that do both");
+    server.served = served;
+    for (const LaunchOption& e : served->environment) put(server.deployment.environment, e.name, e.value);
+    for (const std::string& note : served->notes) server.deployment.notes.push_back(note);
+  }
   if (server.deployment.generation_only) {
     const long long input = c.served.total() > 0 ? c.served.input : c.longest();
     const ContextServer prompts = context_server(c, profile, context_plan(p), input);

@@ -29,14 +29,23 @@ struct Launch {
   std::string refused;  // why there are none of both
 };
 
+/// What a server is told that serves requests as they were played one by one: caps of its scheduler and the
+/// options that were asked for, in place of what the batch of a plan says.
+struct ServedOptions {
+  LaunchOptions environment, options;
+  long long graphs = 0;            // requests of an attention group that its largest CUDA graph is of
+  bool in_turn = false;            // of several servers: each has a request in its turn
+  std::vector<std::string> notes;  // what is said of it
+};
+
 /// The case under an engine, also where it was priced by bare kernels.
 Case started_by(const EngineProfile& engine, const Case& c);
 
 /// [P20] The files of a plan; names begin with `stem`. A plan whose engine runs it in generation servers
 /// alone has those of a disaggregated pair. Of several `copies` one script starts any of them, and another
-/// one stands in front of them.
+/// one stands in front of them. `served`: of requests that were played.
 Launch launch_files(const Case& c, const Plan& plan, const EngineProfile& engine, const std::string& stem,
-                    int copies = 1);
+                    int copies = 1, const ServedOptions* served = nullptr);
 
 /// How an engine is told the type of a cache: "--kv-cache-dtype fp8"; empty: it has no name for the type.
 std::string cache_option(const EngineProfile& engine, Dtype kv);

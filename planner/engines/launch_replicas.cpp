@@ -125,7 +125,9 @@ LaunchFile nginx_router(const Server& s, const Ports& ports, const std::string& 
       "CONFIG=$(mktemp --suffix=.conf)\ncat > \"$CONFIG\" <<END\n"
       "daemon off;\npid $CONFIG.pid;\nerror_log stderr;\nevents { worker_connections 16384; }\nhttp {\n  "
       "access_log off;\n"
-      "  client_max_body_size 0;\n  upstream servers { least_conn; $SERVERS}\n  server {\n"
+      "  client_max_body_size 0;\n  upstream servers { " +
+      std::string(s.served != nullptr && s.served->in_turn ? "" : "least_conn; ") +
+      "$SERVERS}\n  server {\n"
       "    listen $PORT;\n    location / {\n      proxy_pass http://servers;\n"
       "      proxy_http_version 1.1;\n      proxy_buffering off;\n      proxy_request_buffering off;\n      "
       "proxy_read_timeout 1h;\n"

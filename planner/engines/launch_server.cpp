@@ -22,6 +22,27 @@ int machines(const Server& s) {
 
 int gpus_on_each(const Server& s) { return s.plan.gpus() / machines(s); }
 
+long long graph_requests(const Server& s) {
+  return s.served != nullptr ? s.served->graphs : sequences_of_step(s.study, s.plan);
+}
+
+KeptOf kept_of(const Server& s) {
+  KeptOf of = shardline::kept_of(s.study, s.engine, s.plan);
+  of.requests = graph_requests(s);
+  return of;
+}
+
+void put_served(const Server& s, LaunchOptions& options) {
+  if (s.served == nullptr) return;
+  constexpr std::string_view kNo = "--no-";
+  for (const LaunchOption& o : s.served->options) {
+    if (o.name.starts_with(kNo))
+      std::erase_if(
+          options, [&](const LaunchOption& other) { return other.name == "--" + o.name.substr(kNo.size()); });
+    put(options, o.name, o.value);
+  }
+}
+
 long long token_budget(const Server& s) {
   const Case& c = s.study;
   // Of these kernels each token of the budget has a place in the buffers of every expert.
@@ -68,11 +89,15 @@ std::string assignment(const Variable& v) {
 
 }  // namespace
 
+std::string plan_text(const Server& s) {
+  return s.served != nullptr ? sharding_text(s.plan) + ", for requests as they come" : to_string(s.plan);
+}
+
 std::string script_head(const Server& s, const std::vector<std::string>& says,
                         const std::vector<Variable>& variables) {
   const Case& c = s.study;
   std::string out = fmt::format("#!/bin/bash\n# {} {}: {} on {}\n# {}\n", s.engine.title, s.engine.version,
-                                c.model.name, c.system.name, to_string(s.plan));
+                                c.model.name, c.system.name, plan_text(s));
   const std::string unread = types_not_read(c);
   out += fmt::format("# Its times are of {}; {}.\n", stored_types(c),
                      unread.empty() ? "a published checkpoint may keep some of them wider" : unread);

@@ -19,9 +19,10 @@ struct Server {
   const EngineProfile& engine;
   Role role = Role::whole;
   Deployment deployment;
-  std::string stem;         // of its files' names
-  bool with_helix = false;  // a half of a pair whose answers are computed under Helix
-  Replicas replicas = {};   // as many servers of the same plan
+  std::string stem;                       // of its files' names
+  bool with_helix = false;                // a half of a pair whose answers are computed under Helix
+  Replicas replicas = {};                 // as many servers of the same plan
+  const ServedOptions* served = nullptr;  // of requests that were played
 };
 
 /// Machines that run one operating system each: those of the fabric, or where an NVLink domain has more than
@@ -30,6 +31,13 @@ int gpus_per_machine(const System& system);
 int machines(const Server& s);
 /// GPUs of the plan on each machine.
 int gpus_on_each(const Server& s);
+
+/// Requests of an attention group that the server has CUDA graphs for at most: those of a step of the plan.
+long long graph_requests(const Server& s);
+/// kept_of() with them.
+KeptOf kept_of(const Server& s);
+/// What was played, over what the plan says.
+void put_served(const Server& s, LaunchOptions& options);
 
 /// Tokens of a step: the plan's where it says so, else the engine's default; no fewer than its requests.
 long long token_budget(const Server& s);
@@ -42,6 +50,8 @@ std::string refusal(const Server& s);
 std::string kv_name(const EngineProfile& engine, Dtype cache);
 std::string kv_name(const Server& s);
 
+/// The plan, of requests that were played without its batch.
+std::string plan_text(const Server& s);
 /// The script's first lines: what it is, for which model and plan, what holds of it; then the variables MODEL
 /// and, where given, others with their defaults.
 std::string script_head(const Server& s, const std::vector<std::string>& says,

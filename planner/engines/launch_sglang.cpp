@@ -95,7 +95,7 @@ void put_pools(const Server& s, LaunchOptions& o) {
 // mem_fraction_static leaves (server_args.py:3276-3315). Halves of pairs have no prefill graphs, either
 // (server_args.py:2983-3057).
 double reserved_mib(const Server& s, long long chunk) {
-  KeptOf of = kept_of(s.study, s.engine, s.plan);
+  KeptOf of = kept_of(s);
   of.step_tokens = chunk;
   of.prompt_graphs = of.prompt_graphs && s.role == Role::whole;
   return s.engine.kept.set_aside(of).value / (1 << 20);
@@ -165,9 +165,10 @@ LaunchOptions sglang_options(const Server& s) {
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
   put_prefill(s, o);
   put_prompts(s, o);
+  put_served(s, o);
   put(o, "--mem-fraction-static", fmt::format("{:.3f}", memory_part(s, o)));
   put_pools(s, o);
-  if (s.role != Role::context) put(o, "--cuda-graph-max-bs-decode", sequences_of_step(c, s.plan));
+  if (s.role != Role::context) put(o, "--cuda-graph-max-bs-decode", graph_requests(s));
   if (s.role != Role::whole) put_half(s, o);
   return o;
 }

@@ -43,7 +43,7 @@ void put_tokens(const Server& s, LaunchOptions& o) {
 // leaves, since the engine does not reckon with them (pull request 4153 took that out).
 double cache_part(const Server& s) {
   constexpr double kSteps = 10'000;
-  const KeptOf of = kept_of(s.study, s.engine, s.plan);
+  const KeptOf of = kept_of(s);
   const double part = s.engine.memory_part(of), buffers = transfer_buffers(s.study, s.plan).value;
   if (buffers <= 0) return part;
   const MemoryUse use = memory_use(s.study, s.plan);
@@ -91,7 +91,7 @@ void put_half(const Server& s, LaunchOptions& o) {
 
 std::string yaml_of(const Server& s) {
   std::string out = fmt::format("# {} {}, {}: beside {}.sh, which starts it.\n", s.engine.title,
-                                s.engine.version, to_string(s.plan), s.stem);
+                                s.engine.version, plan_text(s), s.stem);
   for (const std::string& line : yaml_lines(tensorrt_llm_options(s))) out += line + "\n";
   return out;
 }
@@ -142,9 +142,10 @@ LaunchOptions tensorrt_llm_options(const Server& s) {
     put(o, "cuda_graph_config", "null");
   } else {
     put(o, "cuda_graph_config.enable_padding", "true");
-    put(o, "cuda_graph_config.max_batch_size", sequences_of_step(s.study, s.plan));
+    put(o, "cuda_graph_config.max_batch_size", graph_requests(s));
   }
   if (s.role != Role::whole) put_half(s, o);
+  put_served(s, o);
   return o;
 }
 

@@ -31,7 +31,7 @@ long long captured(long long tokens) {
 // size of its own. With drafts sizes are rounded up to multiples of a request's tokens, and none beyond the
 // largest is kept (config/compilation.py:1482-1489@68afd7889723).
 long long largest_graph(const Server& s, long long budget) {
-  const long long each = new_tokens(s.plan), all = captured(sequences_of_step(s.study, s.plan) * each);
+  const long long each = new_tokens(s.plan), all = captured(graph_requests(s) * each);
   return std::min(budget, std::max(kGraph, each > 1 ? captured(all + each - 1) : all));
 }
 
@@ -119,7 +119,9 @@ LaunchOptions vllm_options(const Server& s) {
   put(o, "--enable-chunked-prefill");
   put(o, "--max-num-batched-tokens", budget);
   put(o, "--gpu-memory-utilization", fmt::format("{}", s.engine.memory));
-  put(o, "--max-cudagraph-capture-size", largest_graph(s, budget));
+  put_served(s, o);
+  put(o, "--max-cudagraph-capture-size",
+      largest_graph(s, std::stoll(find(o, "--max-num-batched-tokens")->value)));
   if (s.role != Role::whole) put(o, "--kv-transfer-config", transfer_config(s.role));
   return o;
 }

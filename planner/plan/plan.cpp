@@ -34,7 +34,9 @@ int absent_value(const Plan& plan, Degree degree) {
   return 1;
 }
 
-std::string to_string(const Plan& plan) {
+namespace {
+
+std::string text_of(const Plan& plan, bool with_batch) {
   std::string text(to_string(plan.strategy));
   char separator = ':';
   const auto add = [&](std::string_view key, std::string_view value) {
@@ -45,12 +47,17 @@ std::string to_string(const Plan& plan) {
     const int value = plan.*kDegrees[d].member;
     if (value != absent_value(plan, static_cast<Degree>(d))) add(kDegrees[d].key, std::to_string(value));
   }
-  add("batch", std::to_string(plan.batch));
+  if (with_batch) add("batch", std::to_string(plan.batch));
   for (const Option* option : strategy(plan.strategy).options) {
     if (plan.options.of(*option) != option->absent) add(option->key, value_text(*option, plan.options));
   }
   return text;
 }
+
+}  // namespace
+
+std::string to_string(const Plan& plan) { return text_of(plan, true); }
+std::string sharding_text(const Plan& plan) { return text_of(plan, false); }
 
 namespace {
 

@@ -96,6 +96,8 @@ std::string_view to_string(StrategyId id);
 
 /// Canonical text: every degree that is not absent, then batch, then the options, in a fixed order.
 std::string to_string(const Plan& plan);
+/// The same without its batch, where that is of no meaning: it parses to a batch of 1.
+std::string sharding_text(const Plan& plan);
 
 /// Parses canonical text. Throws UserError naming the bad key or value, the expected form and the nearest
 /// name.

@@ -34,16 +34,21 @@ std::optional<std::string> not_started(const Case& c, const Plan& plan, const En
 
 }  // namespace
 
+Launch launch_under_rules(const Case& c, const Plan& plan, const EngineProfile& engine,
+                          const std::string& stem, int copies, const ServedOptions* served) {
+  // What has no files says more of why than its rules do.
+  Launch launch = launch_files(c, plan, engine, stem + "." + engine.name, copies, served);
+  const auto why = launch.refused.empty() ? not_started(c, plan, engine) : std::nullopt;
+  return why ? Launch{launch.engine, {}, {}, *why} : std::move(launch);
+}
+
 std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem, int copies) {
   std::vector<Launch> out;
   const std::vector<Deployment> documented = deployments(c, plan);
   for (const EngineProfile& engine : engines_of(c)) {
     const auto of_engine = [&](const Deployment& d) { return d.profile == engine.name; };
     if (!c.engine && std::none_of(documented.begin(), documented.end(), of_engine)) continue;
-    // What has no files says more of why than its rules do.
-    Launch launch = launch_files(c, plan, engine, stem + "." + engine.name, copies);
-    const auto why = launch.refused.empty() ? not_started(c, plan, engine) : std::nullopt;
-    out.push_back(why ? Launch{launch.engine, {}, {}, *why} : std::move(launch));
+    out.push_back(launch_under_rules(c, plan, engine, stem, copies));
   }
   return out;
 }

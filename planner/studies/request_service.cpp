@@ -153,13 +153,13 @@ class RequestService::Plays {
   ServiceAnswer asked(ServiceAnswer out) const {
     out.question = q_;
     out.knobs = knobs_;
+    out.longest = trace_ ? trace_->longest : q_.input + q_.output;
     if (pools_) out.prefill_knobs = pools_->knobs();
     out.step_error = times_.effort().largest_error;
     return out;
   }
 
-  // Blocks of a group's cache that memory holds something of: all, where a pool is made whole; where it
-  // grows (RunPool), those of all requests at most, the text of answered ones being kept.
+  // Blocks of a group's cache that memory is taken for: of a pool that grows (RunPool) those of all requests.
   double blocks_kept() const {
     const double all = knobs_.blocks();
     if (!std::holds_alternative<VllmKnobs>(knobs_.of)) return all;
@@ -211,9 +211,8 @@ class RequestService::Plays {
     return a.answer > 1 ? (a.last - a.first).value / (a.answer - 1) : 0;
   }
 
-  // A quantile of at most all requests is above the target where more than its rest are, whatever is still to
-  // come; one request more than that, since ranks are rounded. Gaps between tokens are not counted by
-  // request.
+  // A quantile is above the target where more of all requests than its rest are, whatever is still to come;
+  // one more than that, since ranks are rounded. Gaps between tokens are not counted by request.
   void give_up_where_hopeless(const AnsweredRequest& a, Hopes& hopes) const {
     for (std::size_t i = 0; i < q_.targets.size(); ++i) {
       const LatencyTarget& t = q_.targets[i];
@@ -394,6 +393,7 @@ ServiceAnswer serve_requests(const Study& study, const ServiceQuestion& question
   RequestService service(study, question, step);
   ServiceAnswer out = service.answer();
   service.look_at_prices(out);
+  if (auto note = unplayed_batch(question.plan, out.knobs)) out.narrow.push_back(std::move(*note));
   return out;
 }
 

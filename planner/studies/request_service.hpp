@@ -112,6 +112,7 @@ struct ServiceAnswer {
   std::optional<ServiceKnobs> prefill_knobs{};
   ServedLoadAnswer load;  // at the asked rate, or at bracket->low (high, where none meets)
   std::optional<RateBracket> bracket;
+  long long longest = 0;           // tokens of a request and its answer, at most
   ErrorTerms step_errors;          // of the prices of a step that decodes the mean batch
   double step_error = 0;           // of interpolated steps: largest of a cell in use
   std::vector<Diagnostic> narrow;  // of that step: narrow_warnings()

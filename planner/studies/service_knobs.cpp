@@ -99,7 +99,9 @@ void set_knobs(Knobs& knobs, const std::vector<std::string>& overrides) {
 
 // Blocks of so many tokens for requests of `mean` tokens each. What a layer keeps whatever a request's length
 // (a window's, a state) is set aside for as many requests as fit, and what it keeps of steps under way once.
-std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, long long mean) {
+// There are CUDA graphs of as many requests as the engine has any for, of the `requests` that it may run.
+std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
+                        long long mean) {
   const long long far = std::max<long long>(1 << 20, 4LL * block);
   const double one_far = cache_bytes(c, plan, far);
   const double token = (cache_bytes(c, plan, 2 * far) - one_far) / static_cast<double>(far);
@@ -111,9 +113,10 @@ std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, lo
   Case one = c;
   one.batch = decode_batch(mean);
   const MemoryUse use = memory_use(one, plan);
+  KeptOf server = use.server;
+  server.requests = std::min<long long>(requests, c.engine->graphs.empty() ? 0 : c.engine->graphs.back());
   const double room =
-      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, use.server).value -
-      once;
+      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, server).value - once;
   const double each = token * static_cast<double>(mean) + fixed;
   if (room < each) return 0;
   const double left = room - std::floor(room / each) * fixed;
@@ -140,8 +143,9 @@ std::uint32_t on_sharers(std::uint32_t block, int sharers) {
 }
 
 // What memory has room for, in blocks; throws where no request has room.
-std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t block, long long mean_tokens) {
-  const std::uint32_t blocks = blocks_of(c, plan, block, mean_tokens);
+std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
+                              long long mean_tokens) {
+  const std::uint32_t blocks = blocks_of(c, plan, block, requests, mean_tokens);
   if (blocks > 0) return blocks;
   Case one = c;
   one.batch = decode_batch(mean_tokens);
@@ -182,8 +186,11 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   if (plan.dp > 1) of_one_group(knobs, static_cast<std::uint32_t>(plan.dp));
   knobs.page_size = on_sharers(knobs.page_size, sharers_of(c, plan));
   if (knobs.max_total_tokens == 0) {
+    const std::uint32_t most = knobs.max_running_requests > 0 ? knobs.max_running_requests
+                                                              : std::numeric_limits<std::uint32_t>::max();
     knobs.max_total_tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-        1U << 31, std::uint64_t{blocks_that_fit(c, plan, knobs.page_size, mean_tokens)} * knobs.page_size));
+        1U << 31,
+        std::uint64_t{blocks_that_fit(c, plan, knobs.page_size, most, mean_tokens)} * knobs.page_size));
   }
   if (knobs.context_length == 0) knobs.context_length = longest_of(c, knobs.max_total_tokens, mean_tokens);
   // model_runner.py, init_memory_pool: max_num_reqs.
@@ -203,7 +210,8 @@ TrtllmKnobs trtllm_knobs(const Case& c, const Plan& plan, const std::vector<std:
   knobs.blocks = knobs.max_seq_len = 0;
   set_knobs(knobs, overrides);
   knobs.tokens_per_block = on_sharers(knobs.tokens_per_block, sharers_of(c, plan));
-  if (knobs.blocks == 0) knobs.blocks = blocks_that_fit(c, plan, knobs.tokens_per_block, mean_tokens);
+  if (knobs.blocks == 0)
+    knobs.blocks = blocks_that_fit(c, plan, knobs.tokens_per_block, knobs.max_batch_size, mean_tokens);
   if (knobs.max_seq_len == 0)
     knobs.max_seq_len = longest_of(c, std::uint64_t{knobs.blocks} * knobs.tokens_per_block, mean_tokens);
   return knobs;
@@ -305,7 +313,7 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
   set_knobs(knobs, overrides);
   knobs.block_size = on_sharers(knobs.block_size, sharers_of(c, plan));
   if (knobs.num_gpu_blocks == 0)
-    knobs.num_gpu_blocks = blocks_that_fit(c, plan, knobs.block_size, mean_tokens);
+    knobs.num_gpu_blocks = blocks_that_fit(c, plan, knobs.block_size, knobs.max_num_seqs, mean_tokens);
   if (knobs.max_model_len == 0)
     knobs.max_model_len = longest_of(c, std::uint64_t{knobs.num_gpu_blocks} * knobs.block_size, mean_tokens);
   return knobs;
@@ -325,6 +333,21 @@ std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs) {
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of)) return std::make_unique<SglangScheduler>(*k);
   if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k);
   return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of));
+}
+
+std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
+  if (plan.batch == 1) return std::nullopt;
+  const bool sglang = std::holds_alternative<SglangKnobs>(knobs.of),
+             vllm = std::holds_alternative<VllmKnobs>(knobs.of);
+  return Diagnostic{
+      {},
+      fmt::format("batch={} of the plan is not kept: requests are batched as they come, up to {} at once{}",
+                  plan.batch, knobs.requests(), plan.dp > 1 ? " in each attention group" : ""),
+      {fmt::format("--knob {}={} is such a cap",
+                   sglang ? "max_running_requests"
+                   : vllm ? "max_num_seqs"
+                          : "max_batch_size",
+                   static_cast<long long>(plan.batch) * (sglang ? plan.dp : 1))}};
 }
 
 namespace {

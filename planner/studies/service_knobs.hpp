@@ -55,4 +55,7 @@ ServiceKnobs service_knobs(const Case& c, const Plan& plan, const std::vector<st
 VllmKnobs vllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
                      long long mean_tokens);
 
+/// What is said of a plan with a batch, which a play does not keep; nothing of one without.
+std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& knobs);
+
 }  // namespace shardline

@@ -72,6 +72,7 @@ TraceSize size_of(const std::string& trace, const std::function<void(std::uint64
     out.seconds = row.arrival.value;
     out.input += static_cast<double>(row.input);
     out.output += static_cast<double>(row.output);
+    out.longest = std::max<std::int64_t>(out.longest, row.input + row.output);
   }
   if (out.requests == 0) throw UserError(trace + ": no requests");
   out.input /= static_cast<double>(out.requests);

@@ -40,6 +40,7 @@ class ServiceLoad {
 struct TraceSize {
   std::uint64_t requests = 0;
   double seconds = 0, input = 0, output = 0;  // tokens, means
+  std::int64_t longest = 0;                   // tokens of a prompt and its answer, at most
 };
 /// It is read to its end, so that every fault of it is told before anything is played: UserError. `step` is
 /// called now and then and may throw to stop.

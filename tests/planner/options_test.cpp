@@ -72,6 +72,9 @@ TEST(Options, EveryValueHasATextThatParsesBack) {
         const bool absent = p.options.of(*option) == option->absent;
         EXPECT_EQ(to_string(p), absent ? fmt::format("{}:batch=1", s->name) : text);
         EXPECT_EQ(parse_plan(to_string(p)), p);
+        Plan many = p;
+        many.batch = 7;
+        EXPECT_EQ(parse_plan(sharding_text(many)), p);
         ++texts;
       }
       std::vector<std::string> bad{"", "nothing", "1.5"};

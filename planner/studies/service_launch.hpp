@@ -1,0 +1,18 @@
+// Servers that serve requests as they were played one by one.
+#pragma once
+
+#include <string>
+
+#include "planner/engines/launch_files.hpp"
+#include "planner/studies/request_service.hpp"
+
+namespace shardline {
+
+/// The answer's scheduler as its engine is told it: its caps, what --knob asked for, lengths up to the
+/// longest of the load and graphs of as many requests as the times are of.
+ServedOptions served_options(const Case& c, const ServiceAnswer& answer);
+
+/// [P20] Files of the answer's replicas, or why there are none; names begin with `stem`.
+Launch launch_of_service(const Case& c, const ServiceAnswer& answer, const std::string& stem);
+
+}  // namespace shardline

@@ -1,0 +1,43 @@
+// Vectors that are moved in pieces: all elements, and nothing changed where the work ends in between.
+#include "sim/base/asking.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace shardline {
+namespace {
+
+std::vector<double> counted(std::size_t count) {
+  std::vector<double> out(count);
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+TEST(Asking, GrownVectorsKeepTheirElements) {
+  for (const std::size_t count :
+       {std::size_t{0}, std::size_t{1}, piece_of<double>(), 3 * piece_of<double>() + 1}) {
+    std::vector<double> v = counted(count);
+    grow_asking(v, 2);
+    EXPECT_GE(v.capacity(), count + 2);
+    EXPECT_EQ(v, counted(count));
+    std::vector<double> twice = v;
+    append_asking(twice, v);
+    ASSERT_EQ(twice.size(), 2 * count);
+    EXPECT_TRUE(std::equal(v.begin(), v.end(), twice.begin() + static_cast<std::ptrdiff_t>(count)));
+  }
+}
+
+TEST(Asking, WhatIsCancelledIsAsItWas) {
+  std::vector<double> v = counted(3 * piece_of<double>());
+  v.shrink_to_fit();
+  int asked = 0;
+  const CancelQuestion stop = [&] { return ++asked == 2; };
+  const CancelScope scope(&stop);
+  EXPECT_THROW(grow_asking(v, 1), Cancelled);
+  EXPECT_EQ(asked, 2);  // behind the first of three pieces
+  EXPECT_EQ(v, counted(3 * piece_of<double>()));
+}
+
+}  // namespace
+}  // namespace shardline
