@@ -91,7 +91,9 @@ std::optional<double> CsvText::integer(std::size_t line, const CsvCell& c, std::
                                        double lowest) {
   const auto v = number(line, c, what);
   if (!v || (*v >= lowest && *v <= kMostCount && *v == std::floor(*v))) return v;
-  fault(line, c, what, fmt::format("{}: expected an integer from {:.0f}, found {}", what, lowest, c.text));
+  fault(line, c, what,
+        fmt::format("{}: expected an integer from {:.0f}{}, found {}", what, lowest,
+                    *v > kMostCount ? fmt::format(" to {:.0f}", kMostCount) : "", c.text));
   return std::nullopt;
 }
 

@@ -51,7 +51,7 @@ class CsvText {
   std::vector<Diagnostic> faults_;
 };
 
-/// Integers are exact up to here; greater ones are no counts.
-inline constexpr double kMostCount = 9007199254740992.0;
+/// No count of a kernel or a message is greater: tokens, rows and bytes (1 TiB) of what one GPU does at once.
+inline constexpr double kMostCount = 1099511627776.0;
 
 }  // namespace shardline

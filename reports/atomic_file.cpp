@@ -39,8 +39,8 @@ void end_in(suseconds_t microseconds) {
   setitimer(ITIMER_REAL, &once, nullptr);
 }
 
-// Only what may be called from a handler of signals. Files that have no name yet, and folders beside their
-// places, are removed by the next run that writes there.
+// Only what may be called from a handler of signals. Files have no name until they are whole; folders beside
+// their places are removed by the next run that writes there.
 void on_late(int) {
   if (g_steps.load(std::memory_order_relaxed) > 0) return end_in(kAgain);
   constexpr std::string_view kText =
@@ -64,32 +64,59 @@ void on_signal(int number) {
   throw UserError(fmt::format("cannot write {}: {}", file.string(), std::strerror(error)));
 }
 
-// A descriptor and its temporary file; both go unless keep() is called.
+// A file that has no name until it is written, so that nothing is left of it whatever ends the process. On
+// file systems that have no such files, and without /proc, through which it gets its name, it has a name of
+// its own. Names do not grow with the file's, which may be as long as a name can be.
 class Temporary {
  public:
-  explicit Temporary(const std::filesystem::path& file) : name_(file.string() + ".XXXXXX") {
+  explicit Temporary(const std::filesystem::path& file)
+      : folder_(file.has_parent_path() ? file.parent_path() : std::filesystem::path(".")) {
+    if (access("/proc/self/fd", X_OK) == 0)
+      descriptor_ = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (descriptor_ >= 0) return;
+    name_ = (folder_ / ".shardline-XXXXXX").string();
     descriptor_ = mkstemp(name_.data());
-    if (descriptor_ < 0) fail(file, errno);
+    if (descriptor_ < 0) name_.clear(), fail(file, errno);
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
     close();
-    if (!kept_) unlink(name_.c_str());
+    if (!name_.empty()) unlink(name_.c_str());
   }
   int descriptor() const { return descriptor_; }
-  const std::string& name() const { return name_; }
+  // Puts it where `file` is or is to be. False: errno says why.
+  bool replace(const std::filesystem::path& file) {
+    if (name_.empty() && !find_name()) return false;
+    if (!close() || std::rename(name_.c_str(), file.c_str()) != 0) return false;
+    name_.clear();
+    return true;
+  }
+
+ private:
   bool close() {
     const int d = descriptor_;
     descriptor_ = -1;
     return d < 0 || ::close(d) == 0;
   }
-  void keep() { kept_ = true; }
+  // linkat() does not replace what is there.
+  bool find_name() {
+    constexpr int kTries = 100;
+    const std::string open = fmt::format("/proc/self/fd/{}", descriptor_);
+    for (int i = 0; i < kTries; ++i) {
+      const std::string name = (folder_ / fmt::format(".shardline-{}-{}", getpid(), i)).string();
+      if (linkat(AT_FDCWD, open.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+        name_ = name;
+        return true;
+      }
+      if (errno != EEXIST) return false;
+    }
+    return false;
+  }
 
- private:
-  std::string name_;
+  std::filesystem::path folder_;
+  std::string name_;  // empty: none
   int descriptor_ = -1;
-  bool kept_ = false;
 };
 
 // --json has taken standard output for its document: what else is asked for there would be lost, and nobody
@@ -222,10 +249,8 @@ void write_file(const std::filesystem::path& file, std::string_view text, AfterI
   write_all(temporary.descriptor(), file, text, interrupt);
   if (fchmod(temporary.descriptor(), mode_of(to.file)) != 0 || fsync(temporary.descriptor()) != 0)
     fail(file, errno);
-  if (!temporary.close()) fail(file, errno);
   const InOneStep step;
-  if (std::rename(temporary.name().c_str(), to.file.c_str()) != 0) fail(file, errno);
-  temporary.keep();
+  if (!temporary.replace(to.file)) fail(file, errno);
 }
 
 void make_folder_of(const std::filesystem::path& file) {

@@ -22,19 +22,11 @@ namespace {
 constexpr double kMostEnd = 1e15, kMostError = 1e6;  // errors: 1 is 100 %
 constexpr double kMostCorrection = 10;               // ln of a factor; the largest shipped is 3.04
 
-double most_of(std::string_view unit) {
-  if (unit == "us") return 1e6;                    // a start of 1 s
-  if (unit == "MB" || unit == "GB/s") return 1e6;  // 1 TB, 1 PB/s
-  return 1e9;
-}
-
-// Nor less: what is 0 but for a slip makes a time infinite. Shipped fits stay a factor of 1000 above these.
-double least_of(std::string_view unit) {
-  if (unit == "us") return 1e-7;
-  if (unit == "ns") return 1e-8;
-  if (unit == "MB") return 1e-5;
-  if (unit == "GB/s") return 1e-3;
-  return 1e-6;
+// Fits seek a parameter between the form's ends, so that what lies beyond is of no fit: a slip of a unit, or of
+// a hand. Files hold six digits.
+bool within(const FormParameter& p, double value) {
+  constexpr double kRounding = 1e-5;
+  return value >= p.low * (1 - kRounding) && value <= p.high * (1 + kRounding);
 }
 
 constexpr std::size_t kMostKnots = 15000;
@@ -200,11 +192,10 @@ KernelFit read_fit(const Reader& r) {
   for (const FormParameter& p : f.form->parameters) {
     const Reader one = parameters.at(p.name);
     const std::vector<double> v = numbers(one, 3, 0, kMostEnd);  // value, low, high
-    if (v[0] > most_of(p.unit))
-      one.fault(fmt::format("{} {} is beyond any machine: at most {:.0e}", v[0], p.unit, most_of(p.unit)));
-    if (v[0] > 0 && v[0] < least_of(p.unit))
-      one.fault(
-          fmt::format("{} {} is less than any machine has: at least {:.0e}", v[0], p.unit, least_of(p.unit)));
+    if (v[0] > 0 && !within(p, v[0]))
+      one.fault(fmt::format("{} {}{}{} is of no machine: expected {} to {}", p.name, v[0],
+                            std::string_view(p.unit) == "1" ? "" : " ",
+                            std::string_view(p.unit) == "1" ? "" : p.unit, p.low, p.high));
     if (one.items().size() == 3 && (!(v[0] > 0) || v[1] > v[0] || v[2] < v[0]))
       one.fault("expected [value, low, high], low <= value <= high");
     f.parameters.push_back(v[0]);

@@ -17,9 +17,12 @@ namespace shardline {
 namespace {
 
 constexpr long long kMostGpus = 8192;
-// Per device or link, a factor of 100 and more beyond what there is: 1 PB, 1 PB/s, 1 EFLOP/s.
+// Per device or link, a factor of 100 and more beyond what there is: 1 PB, 1 PB/s, 1 EFLOP/s. And as far below
+// what serves a model, 1 MB, 1 MB/s, 1 GFLOP/s: a slip of a unit is no machine.
 template <class Q>
 constexpr double kMost = std::is_same_v<Q, FlopsPerSecond> ? 1e18 : 1e15;
+template <class Q>
+constexpr double kLeast = std::is_same_v<Q, FlopsPerSecond> ? 1e9 : 1e6;
 
 // Of whole systems: what was fitted to one framework's kernels alone has a dot in its name.
 std::vector<std::string> shipped_calibrations(const std::filesystem::path& folder) {
@@ -28,10 +31,9 @@ std::vector<std::string> shipped_calibrations(const std::filesystem::path& folde
   return names;
 }
 
-// Zero would be a division by zero later; a latency may be zero.
 template <class Q>
 Q positive(const Reader& r) {
-  return r.quantity<Q>(Q(1), Q(kMost<Q>));
+  return r.quantity<Q>(Q(kLeast<Q>), Q(kMost<Q>));
 }
 
 // None (an ideal machine), or what light needs for 30 cm at least: less is a slip of a unit.

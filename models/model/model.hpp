@@ -24,7 +24,7 @@ inline constexpr std::int64_t kHeads = 1 << 14;
 inline constexpr std::int64_t kExperts = 1 << 14;  // routed, and shared
 inline constexpr std::int64_t kKinds = 64;         // of attention, and of feed-forward networks
 inline constexpr std::int64_t kVocab = 1 << 26;
-inline constexpr std::int64_t kContext = std::int64_t{1} << 40;
+inline constexpr std::int64_t kContext = std::int64_t{1} << 30;
 }  // namespace limits
 
 /// rms: one weight per channel; layer: weight and bias.

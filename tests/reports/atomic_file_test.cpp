@@ -78,6 +78,37 @@ bool in_child(F f) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// Ended by a signal that nobody catches, in the middle of a file.
+TEST_F(AtomicFile, NothingIsLeftOfAFileWhoseProcessWasKilled) {
+  std::ofstream(folder_ / "there") << "before";
+  for (const char* const name : {"new", "there"}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit least{1000, 1000};
+      setrlimit(RLIMIT_FSIZE, &least);
+      const rlimit none{0, 0};
+      setrlimit(RLIMIT_CORE, &none);
+      std::signal(SIGXFSZ, SIG_DFL);
+      write_file(folder_ / name, std::string(100'000, 'x'));
+      std::_Exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(WTERMSIG(status), SIGXFSZ);
+  }
+  EXPECT_THAT(names(), ElementsAre("there"));
+  EXPECT_EQ(read(folder_ / "there"), "before");
+}
+
+TEST_F(AtomicFile, ANameMayBeAsLongAsANameCanBe) {
+  const std::string longest(255, 'n');
+  write_file(folder_ / longest, "one");
+  write_file(folder_ / longest, "two");
+  EXPECT_THAT(names(), ElementsAre(longest));
+  EXPECT_EQ(read(folder_ / longest), "two");
+}
+
 TEST_F(AtomicFile, WritesWholeTextAndNothingElse) {
   const std::string text = std::string("a\0b\r\n", 5) + std::string(1 << 20, 'x');
   write_file(folder_ / "out.csv", text);
