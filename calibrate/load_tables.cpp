@@ -56,6 +56,8 @@ double bytes_of_files(const std::vector<std::string>& paths) {
 
 MemoryNeed need_of(const std::vector<std::string>& paths, double each, const char* what) {
   const double bytes = bytes_of_files(paths);
+  if (bytes == 0)
+    return {Bytes(kProgram), fmt::format("{}, of which there are none", what), "nothing is smaller"};
   return {Bytes(kProgram + each * bytes), fmt::format("{} of {}", what, to_string(Bytes(bytes))),
           "fewer tables, or a part of their rows"};
 }

@@ -127,9 +127,12 @@ ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
   q.requests = static_cast<std::uint64_t>(asked.requests);
   q.replicas = asked.replicas;
   require_in(option("prefill-replicas"), asked.prefill_replicas, 1, kMostReplicas);
-  if (asked.prefill.empty() && (asked.prefill_replicas > 1 || !asked.prefill_knobs.empty()))
-    throw UserError(fmt::format("{} and {} are of a pool that prefills: expected {}",
-                                option("prefill-replicas"), option("prefill-knob"), option("prefill")));
+  require_in(option("max-local-prefill"), asked.max_local_prefill, 0, std::int64_t{1} << 30);
+  if (asked.prefill.empty() &&
+      (asked.prefill_replicas > 1 || !asked.prefill_knobs.empty() || asked.max_local_prefill > 0))
+    throw UserError(fmt::format("{}, {} and {} are of a pool that prefills: expected {}",
+                                option("prefill-replicas"), option("prefill-knob"),
+                                option("max-local-prefill"), option("prefill")));
   if (!asked.prefill.empty() && asked.plan.empty())
     throw UserError(
         fmt::format("{} needs {}, the plan of the pool that decodes: the search answers with plans "
@@ -191,7 +194,8 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o, cons
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
   question.plan = on.plan;
   if (!asked.prefill.empty()) {
-    question.prefill = {possible_plan(on.study, asked.prefill), asked.prefill_replicas, asked.prefill_knobs};
+    question.prefill = {possible_plan(on.study, asked.prefill), asked.prefill_replicas, asked.prefill_knobs,
+                        asked.max_local_prefill};
     if (const auto reason = no_pair(on.study.study, question.prefill->plan, on.plan))
       throw UserError(
           fmt::format("{} {}: {}", option("prefill"), to_string(question.prefill->plan), *reason));

@@ -80,7 +80,8 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
                p.transfer.p99,
                p.begin.mean,
                p.tokens_read,
-               static_cast<long long>(p.given_up)};
+               static_cast<long long>(p.given_up),
+               static_cast<long long>(p.local_prefills)};
   }
   r.sent = static_cast<long long>(load.sent);
   r.answered = static_cast<long long>(load.answered);

@@ -33,6 +33,7 @@ struct ServeQuestion {
   std::string prefill = {};
   int prefill_replicas = 1;
   std::vector<std::string> prefill_knobs = {};
+  long long max_local_prefill = 0;
   std::string router;
   long long seed = 1;
   std::vector<std::string> knobs;
@@ -73,6 +74,8 @@ struct Fields<ServeQuestion> {
     field("prefill", &Q::prefill, "plan of a pool that prefills, `plan` then decodes; empty: one pool");
     field("prefill_replicas", &Q::prefill_replicas, "of that plan");
     field("prefill_knobs", &Q::prefill_knobs, "options of its engine: `max_num_batched_tokens=16384`");
+    field("max_local_prefill", &Q::max_local_prefill,
+          "tokens of prompts at most that the plan that decodes computes itself; 0: none");
     field("router", &Q::router, "`round_robin` (or empty), `least_kv` or `prefix`");
     field("seed", &Q::seed, "of arrivals and lengths");
     field("knobs", &Q::knobs, "options of the engine: `max_num_seqs=256`");
@@ -199,6 +202,7 @@ struct ServedPools {
   double first_step_s = 0;
   double tokens_read = 0;
   long long given_up = 0;
+  long long local_prefills = 0;
 };
 template <>
 struct Fields<ServedPools> {
@@ -206,7 +210,7 @@ struct Fields<ServedPools> {
   static constexpr const char* schema = nullptr;
   static constexpr const char* about =
       "What pools that prefill and decode apart show. Means of prompt_s, room_s, transfer_s and first_step_s "
-      "add up to that of TTFT.";
+      "are of requests that were handed over, and add up to their TTFT's.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {
     using P = ServedPools;
@@ -225,6 +229,7 @@ struct Fields<ServedPools> {
     field("first_step_s", &P::first_step_s, "until the first token, mean");
     field("tokens_read", &P::tokens_read, "of a request's cache that go over links, mean");
     field("given_up", &P::given_up, "requests whose blocks were kept longer than the engine keeps them");
+    field("local_prefills", &P::local_prefills, "prompts that were computed where they were answered");
   }
 };
 

@@ -25,7 +25,7 @@ struct ServeOptions {
   std::optional<long long> requests, seed;
   std::optional<std::string> think;
   int replicas = 1, prefill_replicas = 1;
-  std::string prefill;
+  std::string prefill, max_local_prefill;
   std::vector<std::string> knobs, prefill_knobs;
   QuestionOptions question;
   EngineOptions engine;
@@ -60,6 +60,10 @@ void declare(Arguments& a, ServeOptions& o) {
         "Plan of a pool of its own for prompts (vLLM): --plan then decodes what that one hands over");
   a.add("--prefill-replicas", o.prefill_replicas, "Copies of the plan that prefills").range(1, 1024);
   a.add("--prefill-knob", o.prefill_knobs, "NAME=VALUE: an option of its engine; again for more").each();
+  a.add(
+      "--max-local-prefill", o.max_local_prefill,
+      "Tokens of prompts at most that --plan computes itself, as Dynamo's max_local_prefill_length (default: "
+      "none)");
   a.add("--router", o.router, "Which replica a request goes to")
       .one_of({"round_robin", "least_kv", "prefix"});
   a.add("--seed", o.seed, "Of arrivals and lengths (default: 1)").range(0, 1'000'000'000'000'000);
@@ -106,6 +110,8 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
   q.prefill = o.prefill;
   q.prefill_replicas = o.prefill_replicas;
   q.prefill_knobs = o.prefill_knobs;
+  if (!o.max_local_prefill.empty())
+    q.max_local_prefill = asked_tokens("--max-local-prefill", o.max_local_prefill);
   q.router = o.router;
   q.seed = o.seed.value_or(1);
   q.knobs = o.knobs;

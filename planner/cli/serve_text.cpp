@@ -171,15 +171,23 @@ std::string part_text(const char* name, const PairPart& part) {
 
 // What a pair of pools shows beside latencies.
 std::string pair_text(const ServedPair& p) {
+  if (p.local_prefills > 0 && p.tokens_read == 0)
+    return fmt::format(
+        "no prompt was handed over: all {} were computed by the replicas that decode, which work {} of the "
+        "time",
+        p.local_prefills, percent(p.decode_busy));
   std::string out = fmt::format(
-      "TTFT on average: {}, {}, {}, {}; of a request {:.0f} tokens of cache go over links, which are full "
+      "TTFT {}on average: {}, {}, {}, {}; of a request {:.0f} tokens of cache go over links, which are full "
       "for {} "
       "of the time at senders and {} at receivers; replicas that prefill work {} of the time, those that "
       "decode "
       "{}; KV of the former {} held at most, {} preemptions there",
-      part_text("prompt", p.prompt), part_text("room", p.room), part_text("transfer", p.transfer),
-      part_text("first step", p.begin), p.tokens_read, percent(p.sending), percent(p.reading),
-      percent(p.prefill_busy), percent(p.decode_busy), percent(p.prefill_kv), p.preemptions);
+      p.local_prefills > 0 ? "of those handed over " : "", part_text("prompt", p.prompt),
+      part_text("room", p.room), part_text("transfer", p.transfer), part_text("first step", p.begin),
+      p.tokens_read, percent(p.sending), percent(p.reading), percent(p.prefill_busy), percent(p.decode_busy),
+      percent(p.prefill_kv), p.preemptions);
+  if (p.local_prefills > 0)
+    out += fmt::format("; {} prompts were computed by the replicas that decode", p.local_prefills);
   if (p.given_up > 0)
     out += fmt::format("; {} REQUESTS KEPT THEIR BLOCKS FOR OVER {:.0f} s, after which vLLM gives them up",
                        p.given_up, PairRun::kKept);

@@ -23,7 +23,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 struct Way {
   TraceRequest request;
   Arrival arrival;
-  std::size_t from = 0;      // the replica that prefills it
+  std::size_t from = 0;      // the replica that prefills it, unless the one that decodes does
   std::uint64_t number = 0;  // there
   Seconds prefilled, reads, there;
 };
@@ -66,6 +66,7 @@ class Pair {
         answered_(answered),
         prefill_(prefill, [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }),
         decode_(decode, [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
+        max_local_prefill_(decode.max_local_prefill),
         links_(links, prefill_.size(), decode_.size()) {}
 
   PairRun run(std::uint64_t requests, const std::function<void(std::uint64_t)>& step) {
@@ -141,11 +142,12 @@ class Pair {
       for (const auto& e : p->engines) waiting += static_cast<double>(e->waiting());
     waits_.emplace_back(w.arrival.time, waiting);
     w.request.arrival = w.arrival.time + load_.path;
-    w.from = prefill_.router.route(w.request, w.arrival.time);
+    w.request.local_prefill = w.request.input <= max_local_prefill_;
+    Pool& first = w.request.local_prefill ? decode_ : prefill_;
+    const std::size_t to = w.from = first.router.route(w.request, w.arrival.time);
     out_.last_sent = w.arrival.time;
     more_ = ++out_.sent < requests_;
-    const std::size_t to = w.from;
-    prefill_.coming[to].push_back(ways_.add(std::move(w)));
+    first.coming[to].push_back(ways_.add(std::move(w)));
   }
 
   void arrive(Pool& pool, std::size_t i) {
@@ -158,7 +160,7 @@ class Pair {
       w.number = prefill_.ways[i].size();
     }
     if (!pool.engines[i]->take(asked, w.arrival.time)) {
-      SL_CHECK(&pool == &prefill_, "who is refused is refused first");
+      SL_CHECK(&pool == &prefill_ || w.request.local_prefill, "who is refused is refused first");
       if (load_.closed)
         load_.arrivals->completed(w.arrival, std::max(pool.engines[i]->now(), w.arrival.time));
       ways_.forget(id);
@@ -238,7 +240,10 @@ class Pair {
     const WayId id = decode_.ways[i][a.number];
     Way& w = ways_[id];
     decode_.router.answers(i, static_cast<double>(a.prompt), a.last);
-    out_.begin.add((a.first - w.there).value);
+    if (w.request.local_prefill)
+      ++out_.local_prefills;
+    else
+      out_.begin.add((a.first - w.there).value);
     if (load_.closed) load_.arrivals->completed(w.arrival, a.last);
     ways_.forget(id);
     if (answered_) answered_(a);
@@ -267,6 +272,7 @@ class Pair {
   const ClusterLoad& load_;
   const PlayedEngine::Answered& answered_;
   Pool prefill_, decode_;
+  const std::int64_t max_local_prefill_;
   TransferLinks links_;
   RequestSlots<Way> ways_;
   std::priority_queue<Between, std::vector<Between>, std::greater<>> between_;

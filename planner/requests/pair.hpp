@@ -17,6 +17,8 @@ struct PlayedPool {
   std::vector<std::unique_ptr<Scheduler>> schedulers;
   const StepTimes* times = nullptr;
   Router router = Router::round_robin;
+  /// Of the pool that decodes: tokens of prompts at most that it computes itself; 0: none.
+  std::int64_t max_local_prefill = 0;
 };
 
 /// What came of it. Latencies of requests are those of `decode`: its TTFT is from sending to the first token
@@ -27,7 +29,8 @@ struct PairRun {
   std::vector<Seconds> begins;
   std::uint64_t sent = 0;
   Seconds last_sent;
-  // Seconds: the parts of each TTFT, one behind the other.
+  std::uint64_t local_prefills = 0;  // prompts that were computed where they are answered
+  // Seconds: the parts of each other TTFT, one behind the other.
   RunQuantiles prompt;                   // from sending to the end of its prefill
   RunQuantiles room;                     // the way to the other pool, and until it has blocks for it
   RunQuantiles transfer;                 // until its cache is there

@@ -42,7 +42,7 @@ std::optional<VllmScheduler::Id> VllmScheduler::add(const TraceRequest& request,
   r.answer = static_cast<std::uint32_t>(
       std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
   r.number = added_++;
-  r.remote = role_ == PairRole::decodes;
+  r.remote = role_ == PairRole::decodes && !request.local_prefill;
   if (knobs_.enable_prefix_caching)
     r.share.text = pool_.add_text({request.blocks, text_block, knobs_.block_size, r.prompt, r.number});
   const Id id = requests_.add(std::move(r));

@@ -26,6 +26,8 @@ struct TraceRequest {
   /// Ids of the input's blocks of kTraceBlock tokens, the last one perhaps not full; equal ids at the
   /// beginning of two requests are equal text. Empty where the trace says nothing of prefixes.
   std::vector<std::uint64_t> blocks;
+  /// [R12] Of an engine that decodes what others prefill: it prefills this one itself.
+  bool local_prefill = false;
 };
 
 /// The requests of a trace, one at a time in the order of arrival: memory is one row, whatever the length.

@@ -98,6 +98,7 @@ PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router rout
   prefill.times = times_.get();
   decode.times = &decode_times;
   prefill.router = decode.router = router;
+  decode.max_local_prefill = question_.max_local;
   return play_pair(prefill, decode, rates_, load, requests, answered, step);
 }
 
@@ -127,6 +128,7 @@ ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) 
   const auto reads = static_cast<double>(run.transfer.count());
   out.tokens_read = reads > 0 ? static_cast<double>(run.tokens_read) / reads : 0;
   out.given_up = run.given_up;
+  out.local_prefills = run.local_prefills;
   return out;
 }
 

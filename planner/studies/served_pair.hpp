@@ -19,6 +19,7 @@ struct PrefillQuestion {
   Plan plan;
   int replicas = 1;
   std::vector<std::string> knobs;
+  long long max_local = 0;  // tokens of prompts at most that stay with the plan that decodes
   int gpus() const { return plan.gpus() * replicas; }
 };
 
@@ -34,7 +35,8 @@ struct ServedPair {
   double prefill_kv = 0;                     // of the KV cache, most of any replica
   double sending = 0, reading = 0;           // of the links' time, full, mean of replicas
   PairPart prompt, room, transfer, begin;    // [R12], one behind the other
-  double tokens_read = 0;                    // of a request, mean
+  double tokens_read = 0;                    // of a request that is handed over, mean
+  std::uint64_t local_prefills = 0;          // prompts that were not
   std::uint64_t given_up = 0;                // kept longer than vLLM keeps blocks
   std::uint64_t preemptions = 0;             // of prompts
 };

@@ -26,7 +26,7 @@ std::optional<BlockwiseVllm::Id> BlockwiseVllm::add(const TraceRequest& request,
       std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
   r.text = request.blocks;
   r.number = added_++;
-  r.remote = role_ == PairRole::decodes;
+  r.remote = role_ == PairRole::decodes && !request.local_prefill;
   const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;

@@ -23,6 +23,7 @@ struct PairCase {
   Seconds path{0.002};
   std::vector<TraceRequest> requests;
   Router to_prefill = Router::round_robin, to_decode = Router::round_robin;
+  std::int64_t max_local_prefill = 0;
 };
 
 struct PlayedPair {
@@ -41,6 +42,7 @@ PlayedPair played(const PairCase& c) {
   prefill.times = decode.times = &times;
   prefill.router = c.to_prefill;
   decode.router = c.to_decode;
+  decode.max_local_prefill = c.max_local_prefill;
   std::size_t read = 0, sent = 0;
   TraceArrivals arrivals([&]() -> std::optional<Seconds> {
     if (read == c.requests.size()) return std::nullopt;
@@ -79,15 +81,16 @@ PairCase random_case(std::uint64_t seed) {
              1 + static_cast<double>(random.below(3)) / 2, 1 + static_cast<double>(random.below(3)) / 2};
   c.path = Seconds(0.002 * (1 + 2.71828e-7));
   c.requests = random_requests(random, 500);
+  if (seed % 3 == 2) c.max_local_prefill = static_cast<std::int64_t>(random.below(400));
   return c;
 }
 
 TEST(Pair, R12PlayIsThePlainStepper) {
-  std::uint64_t preempted = 0, found = 0, shared = 0, still = 0;
+  std::uint64_t preempted = 0, found = 0, shared = 0, still = 0, local = 0;
   for (std::uint64_t seed = 0; seed < 220; ++seed) {
     const PairCase c = random_case(seed);
     const BentStepTimes times;
-    PlainPair slow(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times);
+    PlainPair slow(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times, c.max_local_prefill);
     const std::vector<PlainAnswer> answers = slow.play(c.requests);
     if (std::any_of(answers.begin(), answers.end(), [](const PlainAnswer& a) { return a.first < 0; })) {
       ++still;
@@ -105,12 +108,15 @@ TEST(Pair, R12PlayIsThePlainStepper) {
       preempted += b.preempted;
     }
     shared += slow.most_flows() > 1 ? 1 : 0;
+    local += fast.run.local_prefills;
+    ASSERT_EQ(fast.run.local_prefills + fast.run.transfer.count(), answers.size()) << seed;
   }
   // The loads are such that all of it happens.
   EXPECT_GT(found, 0u);
   EXPECT_GT(preempted, 0u);
   EXPECT_GT(shared, 20u);
   EXPECT_GT(still, 0u);
+  EXPECT_GT(local, 100u);
   EXPECT_LT(still, 70u);
 }
 
@@ -129,11 +135,12 @@ TEST(Pair, R12EveryRequestOnceAndAllBlocksFree) {
     std::uint64_t asked = 0;
     for (const TraceRequest& r : c.requests)
       asked += static_cast<std::uint64_t>(std::min<std::int64_t>(r.output, 700 - r.input));
-    EXPECT_EQ(prompts, c.requests.size());
+    const std::uint64_t handed = c.requests.size() - a.run.local_prefills;
+    EXPECT_EQ(prompts, handed);
     EXPECT_EQ(answers, c.requests.size());
-    EXPECT_EQ(firsts, c.requests.size());
+    EXPECT_EQ(firsts, handed);
     EXPECT_EQ(tokens, asked);
-    EXPECT_EQ(a.run.transfer.count(), c.requests.size());
+    EXPECT_EQ(a.run.transfer.count(), handed);
     // What was read last frees its blocks at the end of a step that may never come.
     for (std::size_t i = c.senders; i < a.schedulers.size(); ++i) EXPECT_EQ(a.schedulers[i]->kv_held(), 0);
     for (const auto& [came, x] : a.answers) {
@@ -152,9 +159,47 @@ TEST(Pair, R12PartsOfTtftAreAllOfIt) {
     const PlayedPair a = played(c);
     double ttft = 0;
     for (const auto& [came, x] : a.answers) ttft += (x.first - x.came).value;
+    if (c.max_local_prefill > 0) {
+      std::map<double, bool> local;
+      for (const TraceRequest& r : c.requests) local[r.arrival.value] = r.input <= c.max_local_prefill;
+      for (const auto& [came, x] : a.answers) ttft -= local.at(came) ? (x.first - x.came).value : 0;
+    }
     const auto all = [](const RunQuantiles& q) { return q.mean() * static_cast<double>(q.count()); };
     EXPECT_NEAR(all(a.run.prompt) + all(a.run.room) + all(a.run.transfer) + all(a.run.begin), ttft,
                 1e-9 * ttft);
+  }
+}
+
+// All prompts are short: nothing is handed over, and the pool that decodes answers as it would alone.
+TEST(Pair, R12ShortPromptsStayWhereTheyAreAnswered) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    PairCase c = random_case(seed);
+    c.max_local_prefill = 700;
+    const PlayedPair a = played(c);
+    EXPECT_EQ(a.run.local_prefills, c.requests.size());
+    EXPECT_EQ(a.run.tokens_read, 0u);
+    for (const ServedRequests& s : a.run.prefill) EXPECT_EQ(s.steps, 0u);
+    std::vector<std::unique_ptr<Scheduler>> schedulers;
+    for (std::size_t i = 0; i < c.receivers; ++i)
+      schedulers.push_back(std::make_unique<VllmScheduler>(c.decode));
+    const BentStepTimes times;
+    std::size_t read = 0, sent = 0;
+    TraceArrivals arrivals([&]() -> std::optional<Seconds> {
+      if (read == c.requests.size()) return std::nullopt;
+      return c.requests[read++].arrival;
+    });
+    ClusterLoad load;
+    load.arrivals = &arrivals;
+    load.request = [&](TraceRequest& r) { return sent < c.requests.size() && (r = c.requests[sent++], true); };
+    load.path = c.path;
+    std::map<double, AnsweredRequest> alone;
+    play_cluster(schedulers, std::vector<const StepTimes*>(c.receivers, &times), Router::round_robin, load,
+                 c.requests.size(), [&](const AnsweredRequest& r) { alone[r.came.value] = r; }, {});
+    ASSERT_EQ(alone.size(), a.answers.size());
+    for (const auto& [came, x] : a.answers) {
+      EXPECT_NEAR(x.first.value, alone.at(came).first.value, 1e-12 * std::max(1.0, x.first.value));
+      EXPECT_NEAR(x.last.value, alone.at(came).last.value, 1e-12 * std::max(1.0, x.last.value));
+    }
   }
 }
 

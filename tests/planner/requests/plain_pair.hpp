@@ -21,8 +21,13 @@ struct PlainAnswer {
 class PlainPair {
  public:
   PlainPair(const VllmKnobs& prefill, const VllmKnobs& decode, const TransferRates& links,
-            std::size_t senders, std::size_t receivers, Seconds path, const StepTimes& times)
-      : links_(links), senders_(senders), path_(path.value), times_(times) {
+            std::size_t senders, std::size_t receivers, Seconds path, const StepTimes& times,
+            std::int64_t max_local_prefill)
+      : links_(links),
+        senders_(senders),
+        path_(path.value),
+        max_local_prefill_(max_local_prefill),
+        times_(times) {
     for (std::size_t i = 0; i < senders + receivers; ++i)
       engines_.push_back(
           {std::make_unique<BlockwiseVllm>(i < senders ? prefill : decode,
@@ -34,16 +39,13 @@ class PlainPair {
 
   std::vector<PlainAnswer> play(const std::vector<TraceRequest>& requests) {
     requests_ = requests;
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      const double came = requests[i].arrival.value;
-      answers_.push_back({came});
-      comes_.push_back({came + path_, i % senders_, i});
-    }
+    for (const TraceRequest& r : requests) answers_.push_back({r.arrival.value});
     for (double t = next(); t < kNever; t = next()) {
       flow(t);
       arrive(t);
       for (std::size_t e = 0; e < engines_.size(); ++e)
         if (engines_[e].busy && engines_[e].end <= t) end_step(e, t);
+      while (sent_ < requests_.size() && answers_[sent_].came <= t) send();
       for (std::size_t e = 0; e < engines_.size(); ++e)
         if (!engines_[e].busy &&
             (engines_[e].s->waiting() > 0 || engines_[e].s->running() > 0 || engines_[e].s->decided() > 0))
@@ -74,11 +76,21 @@ class PlainPair {
 
   double next() const {
     double t = kNever;
+    if (sent_ < requests_.size()) t = answers_[sent_].came;
     for (const Coming& c : comes_) t = std::min(t, c.at);
     for (const Engine& e : engines_)
       if (e.busy) t = std::min(t, e.end);
     for (const Flow& f : flows_) t = std::min(t, f.begins > now_ ? f.begins : now_ + f.left / f.rate);
     return t;
+  }
+
+  std::size_t to_decode() { return senders_ + to_decode_++ % (engines_.size() - senders_); }
+
+  // Each pool in its turns.
+  void send() {
+    const bool local = requests_[sent_].input <= max_local_prefill_;
+    comes_.push_back({answers_[sent_].came + path_, local ? to_decode() : to_prefill_++ % senders_, sent_});
+    ++sent_;
   }
 
   // Water rises in all flows until a link, or their own speed, stops them.
@@ -144,6 +156,7 @@ class PlainPair {
       }
       TraceRequest r = requests_[c.request];
       if (c.engine < senders_) r.output = 1;
+      r.local_prefill = r.input <= max_local_prefill_;
       engines_[c.engine].requests.push_back(c.request);
       engines_[c.engine].s->add(r);
     }
@@ -190,7 +203,7 @@ class PlainPair {
         a.last = t;
         a.found = r.found;
       } else {
-        comes_.push_back({t + path_, senders_ + to_decode_++ % (engines_.size() - senders_), request});
+        comes_.push_back({t + path_, to_decode(), request});
       }
       if (r.done) engine.s->forget(id);
     }
@@ -199,13 +212,14 @@ class PlainPair {
   const TransferRates links_;
   const std::size_t senders_;
   const double path_;
+  const std::int64_t max_local_prefill_;
   const StepTimes& times_;
   std::vector<TraceRequest> requests_;
   std::vector<Engine> engines_;
   std::vector<Coming> comes_;
   std::vector<Flow> flows_;
   std::vector<PlainAnswer> answers_;
-  std::size_t to_decode_ = 0, most_flows_ = 0;
+  std::size_t sent_ = 0, to_prefill_ = 0, to_decode_ = 0, most_flows_ = 0;
   double now_ = 0;
 };
 

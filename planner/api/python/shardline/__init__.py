@@ -447,6 +447,7 @@ def serve(
     prefill: str = "",
     prefill_replicas: int = 1,
     prefill_knob: Sequence[str] = (),
+    max_local_prefill: Tokens = 0,
     engine: str = "",
     costs: str = "",
     any_gpus: bool = False,
@@ -482,6 +483,7 @@ def serve(
         knob: options of the engine, ``["max_num_seqs=256"]``.
         prefill: plan of a pool of its own for prompts, under vLLM: ``plan`` then decodes what that one hands over.
         prefill_replicas, prefill_knob: of that pool.
+        max_local_prefill: tokens of prompts at most that ``plan`` computes itself; 0: none.
 
     The other arguments are those of ``help(shardline)``; without ``engine`` vLLM runs a model on a system.
 
@@ -515,6 +517,7 @@ def serve(
         prefill=prefill,
         prefill_replicas=prefill_replicas,
         prefill_knobs=tuple(prefill_knob),
+        max_local_prefill=_tokens("max_local_prefill", max_local_prefill) or 0,
     )
     return _shardline.serve(
         question,
