@@ -45,7 +45,7 @@ std::vector<PublishedCheckpoint> published_checkpoints(const Model& model);
 
 /// What an engine loads where nobody names a checkpoint: that of the model's maker, BF16 where nobody here
 /// has read its types. Its `assumed` names it or, of the latter, says so ("types of OWNER/NAME not read: BF16
-/// assumed"); the cache is left to the engine (all three: the residual stream's type).
+/// assumed"); the cache is left to the engine (all three: the residual stream's type; of DeepSeek-V4 FP8).
 Checkpoint checkpoint_by_default(const Model& model);
 
 /// Whether Checkpoint::assumed names a checkpoint, and is not the text of one whose types were not read.

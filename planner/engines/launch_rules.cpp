@@ -303,8 +303,8 @@ bool shares_index(const Model& m) {
 }
 
 std::optional<CaseComplaint> index_device(const Case& c) {
-  if (!has_sparse_latents(c.model) || architecture_of(c.system.device) != Architecture::ampere)
-    return std::nullopt;
+  const bool chooses = has_sparse_latents(c.model) || has_compression(c.model);
+  if (!chooses || architecture_of(c.system.device) != Architecture::ampere) return std::nullopt;
   return CaseComplaint{
       "models",
       fmt::format("{} has sparse attention, {} is older than Hopper", c.model.name, c.system.device.name),
@@ -314,6 +314,14 @@ std::optional<CaseComplaint> index_device(const Case& c) {
 std::optional<CaseComplaint> fp32_cache(const Case& c) {
   if (c.precision.kv != Dtype::fp32) return std::nullopt;
   return CaseComplaint{"precision.kv", "no decode kernel reads a cache in fp32", "bf16 or fp8"};
+}
+
+std::optional<CaseComplaint> compressed_cache(const Case& c) {
+  if (!has_compression(c.model) || kernel_type(c.precision.kv) == Dtype::fp8) return std::nullopt;
+  return CaseComplaint{"precision.kv",
+                       fmt::format("a cache in {} of {}, whose attention reads rows in FP8 alone",
+                                   to_string(c.precision.kv), c.model.name),
+                       "fp8, as --set precision.kv=fp8 on the command line"};
 }
 
 }  // namespace shardline

@@ -145,10 +145,13 @@ std::optional<CaseComplaint> missing_model(const Case& c, const LaunchRules& rul
 std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules);
 /// A cache in FP32, for which no engine has kernels.
 std::optional<CaseComplaint> fp32_cache(const Case& c);
-/// Sparse attention with an index under MLA (DeepSeek-V3.2's DSA), whose kernels engines have from Hopper on;
-/// and whether some of its layers take the choice of an earlier one.
+/// Compressed attention (DeepSeek-V4) over a cache in another type than FP8, where kernels read no other.
+std::optional<CaseComplaint> compressed_cache(const Case& c);
+/// Sparse attention with an index under MLA (DeepSeek-V3.2's DSA), and whether some of its layers take the
+/// choice of an earlier one.
 bool has_sparse_latents(const Model& m);
 bool shares_index(const Model& m);
+/// That, or compressed attention, before Hopper, from which on engines have kernels for them.
 std::optional<CaseComplaint> index_device(const Case& c);
 
 /// Classes of a model's matrices whose types engines have rules for, and their keys.

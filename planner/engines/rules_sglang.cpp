@@ -9,6 +9,7 @@
 
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/draft_rules.hpp"
+#include "planner/engines/sglang_caches.hpp"
 #include "planner/engines/sglang_experts.hpp"
 #include "planner/layers/share.hpp"
 
@@ -152,32 +153,6 @@ Cuts cuts_of(const Case& c, const Plan& p) {
   return {e.tpa, e.dense, e.tpf, gathers ? p.ranks_per_stage() : sends ? 1 : e.tpa};
 }
 
-// FlashAttention 3 and FlashInfer, its own choices before Blackwell, are none of the backends that it reads
-// such caches with. Of weights it asks nothing there (server_args.py:4727-4800). Sparse attention (DSA) and
-// Nemotron-H, for which it takes FlashInfer on Blackwell, too, read none anywhere.
-std::optional<CaseComplaint> cache_type(const Case& c) {
-  if (auto out = fp32_cache(c)) return out;
-  if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
-  const auto no = [](std::string text) {
-    return CaseComplaint{"precision.kv", std::move(text), "fp8 or bf16"};
-  };
-  if (has_sparse_latents(c.model))
-    return no(c.model.name + " has sparse attention, whose cache it does not keep in fp4");
-  if (c.model.architecture == "NemotronHForCausalLM")
-    return no(c.model.name + " is attended to by FlashInfer, which reads no cache in fp4");
-  if (architecture_of(c.system.device) == Architecture::blackwell) return std::nullopt;
-  return no(fmt::format("{} is no Blackwell, whose attention reads caches in fp4", c.system.device.name));
-}
-
-std::optional<CaseComplaint> unpriced_cache(const Case& c) {
-  if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
-  return CaseComplaint{
-      "precision.kv",
-      "a cache in fp4, whose whole pool it widens to 16 bits in every layer of every step: a "
-      "time that grows with the pool and that nobody here has measured",
-      "fp8 or bf16"};
-}
-
 // INT4 with activations in FP8 is of experts alone: dense matrices of such checkpoints are in block FP8
 // (layers/quantization/w4afp8.py:93-105), and compressed-tensors has no such pair.
 std::optional<CaseComplaint> int4_math(const Case& c) {
@@ -224,10 +199,11 @@ constexpr CaseRule kCases[]{
      "attention nor of Nemotron-H",
      "sgl-project/sglang python/sglang/srt: server_args.py:591-601,3426-3429,4407-4446,4727-4800, "
      "arg_groups/nemotron_h_hook.py:60-61@49e384ce9d",
-     cache_type},
-    {"index_device", "the index of sparse attention is computed by DeepGEMM, from Hopper on",
+     sglang_cache_type},
+    {"index_device",
+     "the index of sparse attention, of DeepSeek-V4, too, is computed by DeepGEMM, from Hopper on",
      "sgl-project/sglang python/sglang/srt: layers/attention/dsa/dsa_indexer.py:704-716,892, "
-     "layers/attention/dsa_backend.py:858, layers/deep_gemm_wrapper/configurer.py@49e384ce9d",
+     "layers/attention/dsa_backend.py:858, layers/deep_gemm_wrapper/configurer.py@49e384ce9d; issue 33194",
      index_device},
     {"weight_type", "experts in FP8 need a device that computes in FP8",
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp8.py, Fp8MoEMethod, near v0.5.14; pull "
@@ -244,13 +220,20 @@ constexpr CaseRule kCases[]{
      "sgl-project/sglang python/sglang/srt: layers/quantization/w4afp8.py:93-105, "
      "layers/quantization/compressed_tensors/compressed_tensors.py:550-565@49e384ce9d",
      int4_math},
+    {"compressed_cache",
+     "DeepSeek-V4 keeps packed rows of 584 bytes per token, in FP8 beside 64 numbers in BF16, and no others",
+     "sgl-project/sglang python/sglang/srt: mem_cache/deepseek_v4_memory_pool.py, "
+     "DeepSeekV4SingleKVPool.create_buffer@418025512e12 and @007bddd4a95b (asserts store_dtype uint8; "
+     "--kv-cache-dtype bfloat16 passes the options and stops there, issue 33194); of BF16 pull request 28033 "
+     "of June 2026, closed",
+     compressed_cache},
 };
 
 constexpr CaseRule kUnpriced[]{
     {"cache_kernels",
      "a cache in FP4 is dequantised as a whole, to 16 bits, by each layer that attends to it",
      "sgl-project/sglang python/sglang/srt: mem_cache/memory_pool.py:1781-1815,2390-2408@49e384ce9d",
-     unpriced_cache},
+     sglang_unpriced_cache},
     {"weight_kernels",
      "weights in a type that the device does not compute in are widened to 16 bits by Marlin's kernels; "
      "ModelOpt's FP8 needs compute capability 8.9",

@@ -134,7 +134,7 @@ constexpr CaseRule kCases[]{
      "vllm-project/vllm vllm/v1/attention/backends/flashinfer.py:651-658, "
      "vllm/config/vllm.py:2160@ee0da84ab9",
      cache_type},
-    {"index_device", "sparse attention under MLA has backends from Hopper on",
+    {"index_device", "sparse attention under MLA and of DeepSeek-V4 has backends from Hopper on",
      "vllm-project/vllm vllm/v1/attention/backends/mla/flashmla_sparse.py:129-130, "
      "flashinfer_mla_sparse.py:89-90, vllm/platforms/cuda.py:93-142@80e511772f3e, of 23 June 2026, near "
      "v0.24.0",
@@ -152,6 +152,13 @@ constexpr CaseRule kCases[]{
      "layers/quantization/compressed_tensors/compressed_tensors.py:561-590,721-755@80e511772f3e, of 23 June "
      "2026, near v0.24.0",
      int4_math},
+    {"compressed_cache",
+     "DeepSeek-V4 keeps its rows in FP8 (fp8_ds_mla) where nobody asks for FlashInfer's attention, as launch "
+     "files here do not",
+     "vllm-project/vllm vllm/models/deepseek_v4/attention.py, _resolve_dsv4_kv_cache_dtype@0484480bc730; "
+     "nvidia/model.py, _select_dsv4_attn_cls, near v0.24.0 (FlashMLA but for FLASHINFER_MLA_SPARSE_DSV4); "
+     "issue 47174 (its assertion under 0.24.0)",
+     compressed_cache},
 };
 
 constexpr CaseRule kUnpriced[]{

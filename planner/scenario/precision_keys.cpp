@@ -120,6 +120,13 @@ std::optional<DraftTypes> draft_types(const PrecisionKeys& k, const std::optiona
            ffn_math || k.expert_math || k.shared_math, &DraftMatrices::shared)};
 }
 
+// Where a checkpoint says nothing of its cache, engines keep it in the type of the residual stream; rows of
+// compressed attention (DeepSeek-V4) in FP8, the only type that SGLang and vLLM have kernels for by default
+// (rule compressed_cache of planner/engines/rules_sglang.cpp and rules_vllm.cpp).
+Dtype cache_by_default(const Model& m, const Precision& p) {
+  return has_compression(m) ? Dtype::fp8 : p.activations;
+}
+
 Precision of_checkpoint(const PrecisionKeys& k, const Model& m, Precision p) {
   const Checkpoint& c = *m.checkpoint;
   p.attention_weights = first({k.attention_weights, k.weights}, c.attention.weights);
@@ -140,8 +147,7 @@ Precision of_checkpoint(const PrecisionKeys& k, const Model& m, Precision p) {
       first({k.shared_math, k.expert_math, k.ffn_math, k.math}, computed(*p.shared_weights, c.shared));
   p.weights = k.weights.value_or(c.attention.weights);
   p.math = k.math.value_or(*p.attention_math);
-  // Where a checkpoint says nothing of its cache, engines keep it in the type of the residual stream.
-  p.kv = k.kv.value_or(c.kv.value_or(p.activations));
+  p.kv = k.kv.value_or(c.kv.value_or(cache_by_default(m, p)));
   p.assumed.kv = !k.kv && !c.kv;
   p.assumed.weights = !c.assumed.empty() && !k.weights;
   p.dispatch = k.dispatch.value_or(*p.expert_math);

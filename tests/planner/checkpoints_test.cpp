@@ -9,6 +9,7 @@
 #include <string>
 
 #include "models/model/catalog.hpp"
+#include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "tests/planner/launchable.hpp"
 
@@ -172,6 +173,37 @@ TEST(Checkpoints, P20CachesThatFilesName) {
   EXPECT_EQ(checkpoint_cache(c), Dtype::fp8);
   c.model.name = "mine";
   EXPECT_FALSE(checkpoint_cache(c));
+}
+
+// Of DeepSeek-V4 no engine starts with the cache that others have where nobody says a type; its own files,
+// converted ones and the user's alike. What the scenario says stays.
+TEST(Checkpoints, P20CachesOfDeepSeekV4AreInFp8) {
+  for (const char* name : {"deepseek-v4-flash", "deepseek-v4-pro", "deepseek-r1"}) {
+    SCOPED_TRACE(name);
+    const bool packed = name != std::string("deepseek-r1");
+    Case c = by_default(name);
+    // Before Blackwell experts in MXFP4 are computed in 16 bits.
+    scenario_parts::PrecisionKeys asked;
+    if (packed) asked.expert_math = Dtype::bf16;
+    c.precision = scenario_parts::precision_of(asked, c.model, c.system);
+    EXPECT_EQ(c.precision.kv, packed ? Dtype::fp8 : Dtype::bf16);
+    EXPECT_TRUE(c.precision.assumed.kv) << "and it is said";
+    asked.kv = Dtype::bf16;
+    EXPECT_EQ(scenario_parts::precision_of(asked, c.model, c.system).kv, Dtype::bf16);
+    c.model.checkpoint->kv = Dtype::bf16;
+    EXPECT_EQ(scenario_parts::precision_of({}, c.model, c.system).kv, Dtype::bf16) << "as files say";
+    for (const char* engine : {"vllm", "sglang"}) {
+      c.engine = testing::profile(engine);
+      c.kv_block = block_of(engine, c).value_or(c.kv_block);
+      EXPECT_FALSE(does_not_start(c)) << does_not_start(c)->text;
+      Case wide = c;
+      wide.precision.kv = Dtype::bf16;
+      EXPECT_EQ(does_not_start(wide).has_value(), packed);
+      if (packed) {
+        EXPECT_THAT(does_not_start(wide)->instead, HasSubstr("--set precision.kv=fp8"));
+      }
+    }
+  }
 }
 
 // "Hugging Face configuration config.json (model_type llama)" names no repository.

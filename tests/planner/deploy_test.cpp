@@ -100,6 +100,7 @@ TEST(Deploy, SglangsContextParallelismHasLimits) {
     Case c = decode_case(model, system, 32'768);
     c.batch = prefill_batch({{0, 32'768, prompts}});
     c.precision = all_bf16();
+    c.precision.kv = Dtype::fp8;  // the only one of DeepSeek-V4
     for (const Deployment& d : of(c, plan)) {
       if (d.engine == "SGLang") return d.unsaid;
     }
@@ -126,6 +127,7 @@ TEST(Deploy, SglangInterleavesTheTokensOfDeepSeekV4) {
   Case c = decode_case("deepseek-v4-pro", "h200-hgx", 32'768);
   c.batch = prefill_batch({{0, 32'768}});
   c.precision = all_bf16();
+  c.precision.kv = Dtype::fp8;
   for (const Deployment& d : of(c, "allgather_kv:cp=8,tpa=1,ep=8")) {
     if (d.engine != "SGLang") continue;
     EXPECT_THAT(options_text(d), HasSubstr("--attn-cp-size 8 --enable-prefill-cp --cp-strategy interleave"));

@@ -159,6 +159,8 @@ void vllm_asserts(Engine& e) {
               e.is("--all2all-backend", "deepep_high_throughput"),
           "ubatching without DeepEP");
   e.wants(!e.is("--kv-cache-dtype", "nvfp4") || !latents, "nvfp4 of MLA");
+  // models/deepseek_v4/attention.py, _resolve_dsv4_kv_cache_dtype of FlashMLA.
+  e.wants(!e.of("DeepseekV4ForCausalLM") || e.is("--kv-cache-dtype", "fp8"), "fp8_ds_mla of another type");
   e.wants(e.number("--max-num-batched-tokens", 0) >= e.number("--max-num-seqs"), "budget >= requests");
   e.wants(e.number("--max-model-len") <= e.c.model.max_context, "longer than the model");
   // DeepEP's setup.py, DISABLE_SM90_FEATURES.
@@ -204,6 +206,8 @@ void sglang_asserts(Engine& e) {
   const std::string cache = e.words.at("--kv-cache-dtype");
   const bool sparse = has_latents(e.c.model) && has_sparse(e.c.model);
   e.wants(!sparse || cache == "bfloat16" || cache == "fp8_e4m3", "cache of DSA in " + cache);
+  // mem_cache/deepseek_v4_memory_pool.py, create_buffer.
+  e.wants(!e.of("DeepseekV4ForCausalLM") || cache == "fp8_e4m3", "a pool of " + cache);
   e.wants(cache != "fp4_e2m1" || (e.blackwell() && !e.of("NemotronHForCausalLM")), "fp4 cache");
   const std::set<std::string> of_one_stage{"Llama4ForConditionalGeneration",
                                            "Gemma3ForConditionalGeneration"};
