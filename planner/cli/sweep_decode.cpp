@@ -285,6 +285,7 @@ bool on_default_axes(const SearchResult& r) { return r.x == Metric::speed && r.y
 
 void report_decode(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
                    const SweepOptions& o, const Provenance& made_by) {
+  print_warnings(answer.unread);
   if (!answer.any() && !answer.found.nearest.empty()) {
     print_nearest(study, answer.found.nearest.front(), asked);
     return;
@@ -297,7 +298,6 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
     if (!answer.pools.empty() && !o.out.empty()) write_pools(study, answer, asked, o, made_by);
     return;
   }
-  print_warnings(answer.unread);
   print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked);
   print_budgets(study, answer);

@@ -201,12 +201,12 @@ std::vector<NamedPlan> launched(const SweepAnswer& answer) {
 
 void report_prefill(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
                     const SweepOptions& o, const Provenance& made_by) {
+  print_warnings(answer.unread);
   if (!answer.any()) {
     print_notes("  no plan fits{}\n\n", of_engine(study.study));
     return;
   }
   const SearchResult& r = answer.found;
-  print_warnings(answer.unread);
   print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked);
   print_frontiers(study, answer);

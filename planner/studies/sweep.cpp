@@ -132,7 +132,13 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   out.frontier = frontier_of(study, out.found.overall());
   const auto no_pools = no_handoff(study.study.model);
   if (study.sweep().search.workload && !no_pools) find_pools(study, q, out);
-  if (!out.any()) return out;
+  std::vector<Diagnostic> of_model = model_notes(study.study);
+  if (auto unchecked = unchecked_model(study.study))
+    of_model.push_back(Diagnostic{{}, std::move(*unchecked), {}});
+  if (!out.any()) {
+    out.unread = std::move(of_model);
+    return out;
+  }
   if (any_approximate(study)) out.exact_frontier = frontier_of(study, out.found.of(exact_ones(study)));
   out.rated = rate_frontiers(study, out.found, q.threads);
   if (q.keep_all) {
@@ -141,9 +147,7 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
     out.all = rate(study, std::move(all), q.threads);
   }
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
-  for (Diagnostic& note : model_notes(study.study)) out.unread.push_back(std::move(note));
-  if (auto unchecked = unchecked_model(study.study))
-    out.unread.push_back(Diagnostic{{}, std::move(*unchecked), {}});
+  for (Diagnostic& note : of_model) out.unread.push_back(std::move(note));
   if (study.sweep().search.workload && no_pools)
     out.unread.push_back(Diagnostic{
         {}, fmt::format("no pools of {} were looked at: {}", study.study.model.name, *no_pools), {}});

@@ -22,8 +22,8 @@ using namespace testing;
 // (MiniMaxM3SparseForConditionalGeneration, Step3p7ForConditionalGeneration), not those of the files here.
 const std::map<std::string, std::set<std::string>> kNotLookedFor = {
     {"vllm",
-     {"KimiK3ForConditionalGeneration", "MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM",
-      "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
+     {"MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM", "Qwen3_5ForCausalLM",
+      "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
     {"sglang",
      {"Ernie4_5ForCausalLM", "KimiK3ForConditionalGeneration", "MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM",
       "Qwen3VLMoeForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
@@ -100,7 +100,7 @@ TEST(Architectures, TodaysModelsAreKnownOrSaidNotToBe) {
         {"minimax-m2.5", yes},
         {"qwen3.5-397b-a17b", yes},
         {"nemotron-3-super-120b-a12b", yes},
-        {"kimi-k3", not_read},
+        {"kimi-k3", no},
         {"minimax-m3", not_read}}},
       {"sglang",
        {{"deepseek-v4-pro", yes},
@@ -154,6 +154,28 @@ TEST(Architectures, WhatNobodyLookedForIsPricedAndSaidNotToBeChecked) {
       EXPECT_FALSE(unchecked_model(study.study));
       EXPECT_FALSE(warns(study));
     }
+  }
+}
+
+// Where no plan is left there are no plans whose warnings would say it.
+TEST(Architectures, WhatNobodyLookedForIsSaidWhereNoPlanFits) {
+  for (const char* const name : {"MiniMaxM3ForCausalLM", "DeepseekV3ForCausalLM"}) {
+    Study study;
+    Sweep sweep;
+    sweep.search.strategies = {parse_plan("tensor:tpa=1,tpf=1").strategy};
+    sweep.search.gpus = {1};
+    sweep.search.batches = {1};
+    study.question = sweep;
+    study.study = case_of("sglang", {kR1, kH100, ""});
+    study.study.model.architecture = name;
+    const SweepAnswer answer = answer_sweep(
+        study, {}, [](std::uint64_t, std::uint64_t) {}, [] { return true; });
+    ASSERT_FALSE(answer.any()) << "671 B parameters on one GPU";
+    const auto note = unchecked_model(study.study);
+    EXPECT_EQ(note.has_value(), name == std::string("MiniMaxM3ForCausalLM"));
+    const bool said = std::any_of(answer.unread.begin(), answer.unread.end(),
+                                  [&](const Diagnostic& d) { return note && d.what == *note; });
+    EXPECT_EQ(said, note.has_value());
   }
 }
 
