@@ -29,28 +29,27 @@ std::shared_ptr<const EngineProfile> named(const EngineName& asked, const Catalo
   return std::make_shared<const EngineProfile>(load_engine(asked, catalogs.engines));
 }
 
-std::shared_ptr<const EngineProfile> at_key(const Reader& v, const Catalogs& catalogs) {
+AskedEngine at_key(const Reader& v, const Catalogs& catalogs) {
   const auto version = v.is_map() ? v.find("version") : std::nullopt;
   EngineName asked = engine_name(v.is_map() ? v.at("name").text() : v.text());
   if (version) asked.version = version->text();
   if (v.is_map()) v.no_other_keys();
-  if (asked.name.empty()) return nullptr;  // the reader has said so
+  if (asked.name.empty()) return {nullptr, true};  // the reader has said so
   try {
-    return named(asked, catalogs);
+    return {named(asked, catalogs)};
   } catch (const UserError& e) {
     for (const Diagnostic& d : e.diagnostics())
       (version && d.what.starts_with("no profile") ? *version : v).fault(d.what, d.details);
-    return nullptr;
+    return {nullptr, true};
   }
 }
 
 }  // namespace
 
-std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catalogs& catalogs,
-                                                 const std::string& asked) {
+AskedEngine read_engine(const Reader& root, const Catalogs& catalogs, const std::string& asked) {
   const auto v = root.find("engine");
-  const auto of_file = v ? at_key(*v, catalogs) : nullptr;  // whose faults are said in any case
-  return asked.empty() ? of_file : named(engine_name(asked), catalogs);
+  const AskedEngine of_file = v ? at_key(*v, catalogs) : AskedEngine{};  // whose faults are said in any case
+  return asked.empty() ? of_file : AskedEngine{named(engine_name(asked), catalogs)};
 }
 
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs) {
@@ -64,7 +63,7 @@ void apply_engine(const EngineProfile& engine, System& system, const Catalogs& c
                  engine.title + " " + engine.version};
 }
 
-std::optional<ServedKeys> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
+std::optional<ServedKeys> read_served(const Reader& root, const AskedEngine& engine, bool sweeps,
                                       StepKind kind, const std::vector<Model>& models, bool any_context) {
   const auto v = root.find("workload");
   if (!v) return std::nullopt;
@@ -78,7 +77,7 @@ std::optional<ServedKeys> read_served(const Reader& root, const EngineProfile* e
   if (const auto users = v->find("users")) out.users = read_users(*users);
   v->no_other_keys();
   if (!sweeps || kind != StepKind::decode) v->fault("workload is for sweeps of phase: decode");
-  if (engine == nullptr)
+  if (!engine.profile && !engine.unknown)
     v->fault("a workload is served by an engine",
              {"expected engine: trtllm, vllm or sglang; bare kernels (ideal) serve nobody"});
   for (const Model& m : models) {
@@ -89,7 +88,7 @@ std::optional<ServedKeys> read_served(const Reader& root, const EngineProfile* e
                           m.max_context - w.input)
             : fmt::format("expected an input of at most {} tokens", m.max_context - w.output),
         "any_context: true lifts that; the engine then takes any length"};
-    if (engine != nullptr) details.push_back(length_rule(*engine));
+    if (engine.profile) details.push_back(length_rule(*engine.profile));
     v->fault(fmt::format("input and output are {} tokens, {} is for {} at most", w.input + w.output, m.name,
                          m.max_context),
              std::move(details));

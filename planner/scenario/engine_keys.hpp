@@ -10,11 +10,15 @@
 
 namespace shardline::scenario_parts {
 
-/// `engine: vllm`, or `{name: vllm, version: "0.24.0"}`; null for `ideal` (bare kernels). `asked`, of the
-/// command line ("vllm", "vllm 0.24.0"), goes before what the file says. Faults at the key: unknown names and
-/// versions.
-std::shared_ptr<const EngineProfile> read_engine(const Reader& root, const Catalogs& catalogs,
-                                                 const std::string& asked);
+/// Null for `ideal` (bare kernels), and where one is asked for that is not known: then that is said, and
+/// nothing that would hold of bare kernels alone is a fault.
+struct AskedEngine {
+  std::shared_ptr<const EngineProfile> profile;
+  bool unknown = false;
+};
+/// `engine: vllm`, or `{name: vllm, version: "0.24.0"}`. `asked`, of the command line ("vllm",
+/// "vllm 0.24.0"), goes before what the file says. Faults at the key: unknown names and versions.
+AskedEngine read_engine(const Reader& root, const Catalogs& catalogs, const std::string& asked);
 
 /// Gives a system what the engine does around its kernels, and its kernels.
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs);
@@ -27,7 +31,7 @@ struct ServedKeys {
 
 /// `workload: {input: 8Ki tokens, output: 1Ki tokens, users: [32, 64]}`. Faults: without an engine, longer
 /// than a model unless `any_context`.
-std::optional<ServedKeys> read_served(const Reader& root, const EngineProfile* engine, bool sweeps,
+std::optional<ServedKeys> read_served(const Reader& root, const AskedEngine& engine, bool sweeps,
                                       StepKind kind, const std::vector<Model>& models, bool any_context);
 
 /// Which kernels the engine fuses: what a scenario's `kernels` say by themselves goes before it.

@@ -50,14 +50,15 @@ Routing read_routing(const Reader& r) {
 // Of the first model that the device cannot compute: others would say the same.
 // An engine says first what it makes of a checkpoint whose arithmetic the device does not have.
 void check_precision(const scenario_parts::PrecisionKeys& precision, const std::vector<Model>& models,
-                     const System& system, const std::shared_ptr<const EngineProfile>& engine,
-                     const Reader& root) {
+                     const System& system, const scenario_parts::AskedEngine& engine, const Reader& root) {
+  // What a checkpoint is computed in is up to its engine.
+  if (engine.unknown && !precision.says_math()) return;
   for (const Model& m : models) {
     if (scenario_parts::check_unread(precision, m, root)) return;
-    if (engine && !precision.faulty && !precision.says_math()) {
+    if (engine.profile && !precision.faulty && !precision.says_math()) {
       Case c = make_case(m, system, scenario_parts::precision_of(precision, m, system), 1, 1, Routing{});
-      c.engine = engine;
-      c.kv_block = block_of(engine->name, c).value_or(1);  // of types alone: the user's block comes later
+      c.engine = engine.profile;
+      c.kv_block = block_of(c.engine->name, c).value_or(1);  // of types alone: the user's block comes later
       if (scenario_parts::check_case(root, c)) return;
     }
     if (scenario_parts::check_units(precision, m, system.device, root)) return;
@@ -294,6 +295,11 @@ void constrain(SearchOptions& o, const scenario_parts::Constraints& limits, cons
   o.pool_gpus = limits.pool_gpus;
 }
 
+scenario_parts::PrecisionKeys read_precision_of(const Reader& root) {
+  const auto v = root.find("precision");
+  return v ? scenario_parts::read_precision(*v) : scenario_parts::PrecisionKeys{};
+}
+
 Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overrides& overrides) {
   Scenario s;
   std::vector<Diagnostic> faults;
@@ -303,22 +309,22 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   auto system = read_system_of(root, catalogs, overrides, faults);
   const std::optional<Costs> costs = read_costs(root, overrides.costs);
   const auto engine = scenario_parts::read_engine(root, catalogs, overrides.engine);
+  const EngineProfile* const profile = engine.profile.get();
   const scenario_parts::LiftedRules lifted = scenario_parts::read_lifted_rules(root, overrides);
-  if (system) give_kernels(root, catalogs, engine.get(), *system);
+  if (system) give_kernels(root, catalogs, profile, *system);
   if (system && costs == Costs::parameters) system->calibration.fits = {};  // its source still has a name
-  const std::vector<Model> models = read_models(root.at("models"), catalogs, engine != nullptr);
+  const std::vector<Model> models =
+      read_models(root.at("models"), catalogs, profile != nullptr || engine.unknown);
   const int system_gpus = system ? system->gpus() : std::numeric_limits<int>::max();
   Question asked = read_question(root, system_gpus);
   Sweep* const sweep = std::get_if<Sweep>(&asked);
   const StepKind kind = read_phase(root, sweep != nullptr);
-  const auto load = scenario_parts::read_served(root, engine.get(), sweep, kind, models, lifted.any_context);
-  const Workload workload = read_workload(root, kind, asked, engine.get(), load ? &load->load : nullptr);
-  const auto precision_at = root.find("precision");
-  const auto precision =
-      precision_at ? scenario_parts::read_precision(*precision_at) : scenario_parts::PrecisionKeys{};
+  const auto load = scenario_parts::read_served(root, engine, sweep, kind, models, lifted.any_context);
+  const Workload workload = read_workload(root, kind, asked, profile, load ? &load->load : nullptr);
+  const auto precision = read_precision_of(root);
   const Routing routing = root.has("routing") ? read_routing(root.at("routing")) : Routing{};
   refuse_idle_keys(root, models, steps_asked(asked, kind, load.has_value()));
-  const auto acceptance = scenario_parts::read_speculative(document, root, kind, models, engine.get());
+  const auto acceptance = scenario_parts::read_speculative(document, root, kind, models, profile);
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const double gpu_hour = read_gpu_hour(root, sweep != nullptr);
   const auto constraints_at = root.find("constraints");
@@ -330,9 +336,9 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
     sweep->compare = scenario_parts::read_comparison(root, sweep->search, kind);
     sweep->noise = noise;
     constrain(sweep->search, constraints, load ? &load->load : nullptr);
-    if (engine) scenario_parts::check_strategies(root, *engine, overrides);
+    if (profile != nullptr) scenario_parts::check_strategies(root, *profile, overrides);
   } else {
-    refuse_what_sweeps_have(root, constraints_at, constraints, engine.get());
+    refuse_what_sweeps_have(root, constraints_at, constraints, profile);
   }
   if (system) check_precision(precision, models, *system, engine, root);
   root.no_other_keys(scenario_parts::instead_of);
@@ -341,7 +347,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   for (const Model& m : models) {
     Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
                             workload.block.value_or(kUsualBlock), routing);
-    served.engine = engine;
+    served.engine = engine.profile;
     served.frameworks = frameworks;
     served.acceptance = acceptance;
     if (load) served.served = {load->load.input, load->load.output};
