@@ -97,6 +97,15 @@ std::vector<std::string> notes_on_prompts(const Server& s) {
                                     sequences_of_step(s.study, s.plan), prompt.count == 1 ? "" : "s",
                                     prompt.length(), group));
   }
+  // Buffers of DeepEP's kernels of few tokens have places for no more.
+  const long long budget = launch::token_budget(s), usual = s.engine.tokens_of_step(s.study.system.device),
+                  length = s.study.longest();
+  if (s.role == Role::whole && s.study.batch.kind() == StepKind::decode && !serves && budget < usual)
+    out.push_back(fmt::format(
+        "Prompts are in none of its times: its steps hold {} tokens, those of answers among them, "
+        "so that a prompt of {} takes {} steps or more ({} of the engine's own {} tokens). A "
+        "workload (input, output) prices prompts, too.",
+        budget, length, (length + budget - 1) / budget, (length + usual - 1) / usual, usual));
   if (s.plan.dp > 1 && (serves || s.study.batch.prefills()))
     out.push_back(
         fmt::format("The {} attention groups are taken to prefill in the same steps: where one has no "

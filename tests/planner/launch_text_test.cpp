@@ -56,6 +56,24 @@ TEST(LaunchText, P20MachinesOfTraysAndNodes) {
   EXPECT_THAT(of(tray, "dp_ep:dp=5,ep=5,batch=4", "sglang").refused, HasSubstr("5 GPUs are no equal parts"));
 }
 
+// Buffers of DeepEP's kernels of few tokens have room for 128 of a rank: with 64 requests of 8192 tokens that
+// decode alone prompts come in steps of as many, which nobody priced. Served ones were priced in them.
+TEST(LaunchText, P20FewTokensOfAStepAreSaid) {
+  Case c = typed("deepseek-r1", "h200-hgx", Dtype::fp8_block, Dtype::bf16, 8192);
+  const Launch few = of(c, "dp_ep:dp=8,ep=8,batch=64", "vllm");
+  const char* const note =
+      "Prompts are in none of its times: its steps hold 128 tokens, those of answers among them, so that a "
+      "prompt of 8192 takes 64 steps or more (1 of the engine's own 8192 tokens).";
+  EXPECT_THAT(text_of(few, "serve.sh"), AllOf(HasSubstr(note), HasSubstr("--max-num-batched-tokens 128 ")));
+  ASSERT_EQ(few.servers.size(), 1U);
+  EXPECT_THAT(few.servers.front().notes, Contains(HasSubstr(note)));
+  const auto says_nothing = Not(HasSubstr("Prompts are in none"));
+  EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=64,moe_a2a=gather", "vllm"), "serve.sh"), says_nothing);
+  EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=64", "sglang"), "serve.sh"), says_nothing);
+  c.served = {7168, 1024};
+  EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=64", "vllm"), "serve.sh"), says_nothing);
+}
+
 // Known facts of engines' versions.
 TEST(LaunchText, P20DecodeContextParallelism) {
   const std::string plan = "dcp:tpa=8,ep=8,batch=4,dcp=8";
