@@ -88,13 +88,7 @@ std::vector<Diagnostic> warnings_of(const std::vector<shardline::Diagnostic>& un
   return out;
 }
 
-std::string what_of(const Study& study) {
-  const Case& c = study.study;
-  if (!c.engine) return "bare kernels";
-  const std::string engine = c.engine->title + " " + c.engine->version;
-  if (workload_of(study) != nullptr) return "served by " + engine;
-  return (c.batch.kind() == StepKind::decode ? "decode only under " : "steps alone under ") + engine;
-}
+std::string what_of(const Study& study) { return rates_of_what(study); }
 
 Costs costs_of(const System& s) {
   Costs out;

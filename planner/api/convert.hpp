@@ -21,7 +21,7 @@ std::vector<Diagnostic> diagnostics_of(std::span<const shardline::Diagnostic> fa
 /// Both lists, as commands print them.
 std::vector<Diagnostic> warnings_of(const std::vector<shardline::Diagnostic>& unread,
                                     const std::vector<shardline::Diagnostic>& narrow);
-/// "bare kernels", "served by vLLM 0.24.0", "decode only under ...", "steps alone under ...".
+/// rates_of_what().
 std::string what_of(const Study& study);
 Setting setting_of(const Study& study);
 Engine engine_of(const Case& c);

@@ -152,6 +152,7 @@ std::vector<std::string> points_header(const Study& study) {
                   {"ttft_low_ms", "ttft_high_ms", "ttft_burst_ms", "users_waiting", "memory_capped"});
   header.emplace_back("engines");
   header.insert(header.end(), cost_columns().begin(), cost_columns().end());
+  header.emplace_back("what");
   return header;
 }
 
@@ -194,6 +195,7 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
     }
     row.push_back(engine_names_of(strategy(p.plan.strategy)));
     for (std::string& cell : cost_cells(cost_of(study, p, rated.ratings[i]))) row.push_back(std::move(cell));
+    row.push_back(rates_of_what(study));
     out += csv_line(row);
   }
   return out;

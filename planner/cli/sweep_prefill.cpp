@@ -146,6 +146,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
   header.insert(header.end(), engine_columns().begin(), engine_columns().end());
   header.emplace_back("engines");
   header.insert(header.end(), cost_columns().begin(), cost_columns().end());
+  header.emplace_back("what");
   std::string out = csv_line(header);
   const BestPoints best(study, r);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
@@ -177,6 +178,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
     cells.push_back(engine_names_of(strategy(p.plan.strategy)));
     for (std::string& cell : cost_cells(cost_of(study, p, rated.ratings[i])))
       cells.push_back(std::move(cell));
+    cells.push_back(rates_of_what(study));
     out += csv_line(cells);
   }
   return out;

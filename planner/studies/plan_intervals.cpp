@@ -42,6 +42,15 @@ const ServedWorkload* workload_of(const Study& study) {
   return sweep != nullptr && sweep->search.workload ? &*sweep->search.workload : nullptr;
 }
 
+std::string rates_of_what(const Study& study) {
+  const Case& c = study.study;
+  const char* const steps = c.batch.kind() == StepKind::decode ? "decode only" : "steps alone";
+  if (!c.engine) return fmt::format("bare kernels, {}", steps);
+  const std::string engine = c.engine->title + " " + c.engine->version;
+  return fmt::format("{} {}", workload_of(study) != nullptr ? "served by" : fmt::format("{} under", steps),
+                     engine);
+}
+
 ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors) {
   return workload_of(study) != nullptr ? served_time_error(*study.study.engine, errors) : time_error(errors);
 }

@@ -12,6 +12,9 @@ namespace shardline {
 
 /// The workload of a study that has one; else null.
 const ServedWorkload* workload_of(const Study& study);
+/// What times and rates of a study are of: "served by vLLM 0.24.0", "decode only under vLLM 0.24.0", "steps
+/// alone under ..."; of bare kernels "bare kernels, decode only", "bare kernels, steps alone".
+std::string rates_of_what(const Study& study);
 
 /// Of a plan's time or rate, in parts of it: of what is served, where the study has a workload.
 ErrorRange plan_time_error(const Study& study, const ErrorTerms& errors);

@@ -54,6 +54,7 @@ TEST(ApiResults, DecodeSweepHasTheNumbersOfItsCsv) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Json& p = m["points"][i];
       EXPECT_EQ(rows[i]["plan"], p["plan"]);
+      EXPECT_EQ(rows[i]["what"], m["setting"]["what"]);
       EXPECT_EQ(rows[i]["users"], std::to_string(p["requests"].get<long long>()));
       EXPECT_EQ(rows[i]["on_frontier"] == "1", p["on_frontier"].get<bool>());
       EXPECT_TRUE(p["ttft_s"].is_null() && p["tpot_s"].is_null());
@@ -77,6 +78,7 @@ TEST(ApiResults, PrefillSweepHasTheNumbersOfItsCsv) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Json& p = m["points"][i];
       EXPECT_EQ(rows[i]["plan"], p["plan"]);
+      EXPECT_EQ(rows[i]["what"], m["setting"]["what"]);
       EXPECT_TRUE(p["ttl_s"].is_null());
       expect_number(rows[i]["ttft_s"], p["ttft_s"]["value"], 1, "ttft");
       expect_number(rows[i]["ttft_low_s"], p["ttft_s"]["low"], 1, "ttft low");
@@ -98,6 +100,7 @@ TEST(ApiResults, ServedSweepHasTheNumbersOfItsCsv) {
     ASSERT_EQ(rows.size(), m["points"].size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Json& p = m["points"][i];
+      EXPECT_EQ(rows[i]["what"], m["setting"]["what"]);
       EXPECT_TRUE(p["ttl_s"].is_null());
       expect_estimate(rows[i], "tpot", "_ms", p["tpot_s"], 1e3);
       expect_estimate(rows[i], "ttft", "_ms", p["ttft_s"], 1e3);
