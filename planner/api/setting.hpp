@@ -152,10 +152,11 @@ struct Fields<Setting> {
     field("system", &Setting::system, "its name");
     field("system_gpus", &Setting::system_gpus, "GPUs that it has");
     field("phase", &Setting::phase, "of the steps: `decode`, `prefill` or `mixed`");
-    field("what", &Setting::what,
-          "what times and rates are of, as column `what` of frontier.csv: `bare kernels, decode only` or "
-          "`bare kernels, steps alone`, or what an engine makes of them: `served by ...` (prompts of others "
-          "and the host in it), `decode only under ...`, `steps alone under ...`");
+    field(
+        "what", &Setting::what,
+        "what times and rates are of, as column `what` of frontier.csv: `decode only by bare kernels` or "
+        "`steps alone by bare kernels`, or what an engine makes of them: `served by ...` (prompts of others "
+        "and the host in it), `decode only under ...`, `steps alone under ...`");
     field("intervals", &Setting::intervals, "what the intervals of estimates are by");
     field("engine", &Setting::engine, "who runs the plans");
     field("workload", &Setting::workload, "what is served; null: steps alone");

@@ -12,6 +12,7 @@
 #include "planner/cli/sweep_page.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
+#include "planner/studies/plan_launches.hpp"
 #include "reports/json.hpp"
 
 namespace shardline::cli {
@@ -158,6 +159,7 @@ std::vector<std::string> points_header(const Study& study) {
 
 std::string points_csv(const Study& study, const RatedPoints& rated, const BestPoints& best) {
   const bool served = workload_of(study) != nullptr;
+  const EnginesThatStart starts(study.study);
   std::string out = csv_line(points_header(study));
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
@@ -193,7 +195,7 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
       row.push_back(std::to_string(p.all_waiting()));
       row.emplace_back(point_preempts(study, p) ? "1" : "0");
     }
-    row.push_back(engine_names_of(strategy(p.plan.strategy)));
+    row.push_back(starts.of(p.plan));
     for (std::string& cell : cost_cells(cost_of(study, p, rated.ratings[i]))) row.push_back(std::move(cell));
     row.push_back(rates_of_what(study));
     out += csv_line(row);

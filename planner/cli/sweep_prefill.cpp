@@ -11,6 +11,7 @@
 #include "planner/cli/sweep_page.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/strategies/columns.hpp"
+#include "planner/studies/plan_launches.hpp"
 #include "reports/json.hpp"
 
 namespace shardline::cli {
@@ -149,6 +150,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
   header.emplace_back("what");
   std::string out = csv_line(header);
   const BestPoints best(study, r);
+  const EnginesThatStart starts(study.study);
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
     const Point& p = rated.points[i];
     const PrefillMetrics m = metrics(study, p);
@@ -175,7 +177,7 @@ std::string csv(const Study& study, const SearchResult& r, const RatedPoints& ra
     }
     const auto engine = engine_cells(study.study);
     cells.insert(cells.end(), engine.begin(), engine.end());
-    cells.push_back(engine_names_of(strategy(p.plan.strategy)));
+    cells.push_back(starts.of(p.plan));
     for (std::string& cell : cost_cells(cost_of(study, p, rated.ratings[i])))
       cells.push_back(std::move(cell));
     cells.push_back(rates_of_what(study));

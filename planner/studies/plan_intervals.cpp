@@ -45,7 +45,7 @@ const ServedWorkload* workload_of(const Study& study) {
 std::string rates_of_what(const Study& study) {
   const Case& c = study.study;
   const char* const steps = c.batch.kind() == StepKind::decode ? "decode only" : "steps alone";
-  if (!c.engine) return fmt::format("bare kernels, {}", steps);
+  if (!c.engine) return fmt::format("{} by bare kernels", steps);
   const std::string engine = c.engine->title + " " + c.engine->version;
   return fmt::format("{} {}", workload_of(study) != nullptr ? "served by" : fmt::format("{} under", steps),
                      engine);

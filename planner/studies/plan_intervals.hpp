@@ -13,7 +13,7 @@ namespace shardline {
 /// The workload of a study that has one; else null.
 const ServedWorkload* workload_of(const Study& study);
 /// What times and rates of a study are of: "served by vLLM 0.24.0", "decode only under vLLM 0.24.0", "steps
-/// alone under ..."; of bare kernels "bare kernels, decode only", "bare kernels, steps alone".
+/// alone under ..."; of bare kernels "decode only by bare kernels", "steps alone by bare kernels".
 std::string rates_of_what(const Study& study);
 
 /// Of a plan's time or rate, in parts of it: of what is served, where the study has a workload.

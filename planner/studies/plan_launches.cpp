@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "planner/engines/launchable.hpp"
+#include "planner/engines/launch_rules.hpp"
 #include "planner/scenario/shipped.hpp"
 
 namespace shardline {
@@ -40,6 +40,34 @@ Launch launch_under_rules(const Case& c, const Plan& plan, const EngineProfile& 
   Launch launch = launch_files(c, plan, engine, stem + "." + engine.name, copies, served);
   const auto why = launch.refused.empty() ? not_started(c, plan, engine) : std::nullopt;
   return why ? Launch{launch.engine, {}, {}, *why} : std::move(launch);
+}
+
+EnginesThatStart::EnginesThatStart(const Case& c) {
+  for (const LaunchRules* rules : launch_rules()) {
+    const EngineProfile engine = load_engine(rules->engine, rules->version, shipped_catalogs().engines);
+    Case under = c;
+    if (!c.engine || c.engine->name != engine.name)
+      under.engine = std::make_shared<const EngineProfile>(engine);
+    Asked asked{engine.name, under, under};
+    if (under.engine != c.engine)
+      asked.in_own_blocks.kv_block = block_of(engine.name, under).value_or(under.kv_block);
+    asked.runs_own = !does_not_start(asked.in_own_blocks);
+    asked.runs_others = !does_not_start(asked.in_blocks_of_case);
+    engines_.push_back(std::move(asked));
+  }
+}
+
+std::string EnginesThatStart::of(const Plan& plan) const {
+  std::string out;
+  for (const Asked& e : engines_) {
+    // Of shards that take turns at blocks these are part of the price, as in not_started().
+    const bool own = plan.kvp == 1;
+    if (!(own ? e.runs_own : e.runs_others) ||
+        does_not_start(own ? e.in_own_blocks : e.in_blocks_of_case, plan))
+      continue;
+    out += (out.empty() ? "" : " ") + e.name;
+  }
+  return out.empty() ? "none" : out;
 }
 
 std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem, int copies) {

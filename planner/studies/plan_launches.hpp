@@ -1,6 +1,7 @@
 // How each engine is told a plan.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,23 @@ std::vector<EngineProfile> engines_of(const Case& c);
 /// launch_files() of a plan that the engine's own rules let it start, else the rule.
 Launch launch_under_rules(const Case& c, const Plan& plan, const EngineProfile& engine,
                           const std::string& stem, int copies = 1, const ServedOptions* served = nullptr);
+
+/// Which engines start a plan of a case by the rules that were read of them, whichever engine the case is
+/// priced under: of each in its own blocks of the cache, where these are of no price.
+class EnginesThatStart {
+ public:
+  explicit EnginesThatStart(const Case& c);
+  /// Names as --engine takes them: "trtllm vllm"; "none".
+  std::string of(const Plan& plan) const;
+
+ private:
+  struct Asked {
+    std::string name;
+    Case in_own_blocks, in_blocks_of_case;
+    bool runs_own = false, runs_others = false;  // any plan of these
+  };
+  std::vector<Asked> engines_;
+};
 
 /// One per engine that documents a way to run the plan, and one of the case's own engine.
 std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem, int copies = 1);

@@ -26,9 +26,12 @@ for model in deepseek-r1 llama-3.1-405b; do
   [ "$(ls one/$model | sort | tr '\n' ' ')" = "$(echo $wanted | tr ' ' '\n' | sort | tr '\n' ' ')" ] || fail "files of $model: $(ls one/$model)"
   for file in $wanted; do [ -s "one/$model/$file" ] || fail "$file is empty"; done
 done
-head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,drafts,overlap,moe_a2a,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share,engine,engine_version,engines,board_w,joules_per_token,joules_per_token_low,joules_per_token_high,cost_per_million_tokens,cost_per_million_tokens_low,cost_per_million_tokens_high' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
+head -1 one/deepseek-r1/frontier.csv | grep -qx 'strategy,plan,gpus,batch,users,ttl_ms,tokens_per_s_user,tokens_per_s_gpu,memory_gb_per_gpu,pp,dp,kvp,cp,tpa,ep,tpf,dense_tp,in_flight,drafts,overlap,moe_a2a,chunks,value_up,dcp,exchange,queries,interleave,on_frontier,ttl_low_ms,ttl_high_ms,tokens_per_s_gpu_low,tokens_per_s_gpu_high,measured_share,fitted_share,extrapolated_share,assumed_share,engine,engine_version,engines,board_w,joules_per_token,joules_per_token_low,joules_per_token_high,cost_per_million_tokens,cost_per_million_tokens_low,cost_per_million_tokens_high,what' || fail "header: $(head -1 one/deepseek-r1/frontier.csv)"
 sed 1d one/deepseek-r1/frontier.csv | grep -qvE ',ideal,,(none|[a-z ]+),' && fail "rows of bare kernels without the word ideal"
-grep -q '^helix,.*,ideal,,trtllm,' one/deepseek-r1/all.csv || fail "all.csv does not say which engines have Helix"
+# Of the very plan: Helix is started in blocks of 32 tokens alone.
+grep -q '^tensor,.*,ideal,,trtllm vllm sglang,' one/deepseek-r1/all.csv || fail "all.csv does not say which engines start a plan"
+for engines in vllm 'trtllm vllm'; do grep -q "^dp_ep,.*,ideal,,$engines," one/deepseek-r1/all.csv || fail "no plan of dp_ep for $engines"; done
+grep -q '^helix,.*,ideal,,trtllm,' one/deepseek-r1/all.csv && fail "engines of Helix in blocks that TensorRT-LLM does not have"
 tr -d ' \n' < one/deepseek-r1/run.json | grep -q '"engine":{"name":"ideal","version":null,' || fail "run.json does not say ideal"
 grep -q '"command": "shardline sweep ' one/deepseek-r1/run.json || fail "run.json lacks the command"
 for threads in 2 3; do
@@ -49,7 +52,7 @@ done
 
 # What the time of a plan rests on adds up to all of it.
 for file in one/*/frontier.csv one/*/all.csv; do
-  awk -F, 'NR > 1 { s = $(NF-10) + $(NF-11) + $(NF-12) + $(NF-13); n++; if (s < 0.999999999 || s > 1.000000001) bad++; if ($(NF-13) > 0) m++ }
+  awk -F, 'NR > 1 { s = $(NF-11) + $(NF-12) + $(NF-13) + $(NF-14); n++; if (s < 0.999999999 || s > 1.000000001) bad++; if ($(NF-14) > 0) m++ }
     END { exit !(n > 0 && m > 0 && !bad) }' "$file" || fail "shares of $file"
 done
 expect_code 0 "$binary" sweep "$small" -o assumed --costs parameters
@@ -58,9 +61,9 @@ sed 1d assumed/deepseek-r1/frontier.csv | grep -qv ',0,0,0,1,ideal,,[a-z ]*,' &&
 
 # Intervals are of this plan: the time between its ends, and the rate between the inverse ones.
 for file in one/*/frontier.csv one/*/all.csv; do
-  awk 'BEGIN { FS = "," } NR > 1 { gsub(/"[^"]*"/, "plan"); n++; low = $(NF-17); high = $(NF-16); rate = $8 * $6
-      if (!(low < high && low > 0) || $(NF-15) * high / rate < 0.999999 || $(NF-15) * high / rate > 1.000001 ||
-          $(NF-14) * low / rate < 0.999999 || $(NF-14) * low / rate > 1.000001) bad++ }
+  awk 'BEGIN { FS = "," } NR > 1 { gsub(/"[^"]*"/, "plan"); n++; low = $(NF-18); high = $(NF-17); rate = $8 * $6
+      if (!(low < high && low > 0) || $(NF-16) * high / rate < 0.999999 || $(NF-16) * high / rate > 1.000001 ||
+          $(NF-15) * low / rate < 0.999999 || $(NF-15) * low / rate > 1.000001) bad++ }
     END { exit !(n > 0 && !bad) }' "$file" || fail "intervals of $file"
 done
 

@@ -12,6 +12,7 @@
 #include "planner/layers/share.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/search.hpp"
+#include "planner/studies/plan_launches.hpp"
 #include "tests/planner/launchable.hpp"
 
 namespace shardline {
@@ -55,6 +56,33 @@ TEST(Launchable, StrategiesOfNoEngineAreSaidToBe) {
   EXPECT_THAT(engines_with(LaunchedAs::dcp), ::testing::ElementsAre("vLLM 0.24.0"));
   EXPECT_THAT(engines_with(LaunchedAs::helix), ::testing::ElementsAre("TensorRT-LLM 1.3.0rc20"));
   EXPECT_THAT(engines_with(LaunchedAs::prefill_cp), ::testing::ElementsAre("SGLang 0.5.14"));
+}
+
+// By strategy, engine, heads, cache and architecture, whichever engine the case is priced under.
+TEST(Launchable, EnginesOfAPlanAreThoseThatStartIt) {
+  struct Row {
+    Try plan;
+    const char* engines;
+  };
+  for (const Row& row : {Row{{kL70, kH100, "tensor:tpa=8,tpf=8"}, "trtllm vllm sglang"},
+                         Row{{kL70, kH100, "kv_shard:kvp=2,tpa=4,tpf=8"}, "none"},
+                         Row{{kQwen14, kGb, "tensor:tpa=16,tpf=16"}, "none"},
+                         Row{{"falcon-7b", kH100, "tensor:tpa=1,tpf=1"}, "vllm"},
+                         Row{{kR1, kGb, "tensor:tpa=8,ep=8", cached_in_fp4}, "sglang"},
+                         Row{{kR1, kH100, "tensor:tpa=8,ep=8", cached_in_fp8}, "trtllm vllm sglang"}}) {
+    SCOPED_TRACE(row.plan.plan);
+    const Plan plan = parse_plan(row.plan.plan);
+    for (const char* const engine : {"", "vllm", "trtllm"}) {
+      Case c = decode_case(row.plan.model, row.plan.system, 1'024);
+      c.precision = all_bf16();
+      if (*engine != '\0') {
+        c.engine = profile(engine);
+        c.kv_block = block_of(engine, c).value_or(c.kv_block);
+      }
+      if (row.plan.change) row.plan.change(c);
+      EXPECT_EQ(EnginesThatStart(c).of(plan), row.engines) << engine;
+    }
+  }
 }
 
 // What the first rank of a stage holds: query heads, experts and their width, the width of its dense
