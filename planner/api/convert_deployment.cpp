@@ -9,6 +9,7 @@
 #include "planner/api/convert_plan.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/served.hpp"
+#include "planner/studies/saved_question.hpp"
 #include "sim/base/shell_word.hpp"
 
 namespace shardline::api {
@@ -37,7 +38,7 @@ DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeploymen
   out.output_tokens_per_s_gpu = load.output_per_s_gpu;
   out.time_idle = load.idle;
   out.cost_per_million = cost_per_million(asked, d.answer);
-  out.serve_command = serve_command(q, slo, "plan.yaml", settings_options(asked.plan.question));
+  out.serve_command = serve_command(q, slo, "plan.yaml", settings_beside(asked.plan.question));
   return out;
 }
 
@@ -57,19 +58,24 @@ bool may_miss(const Study& study, const ServiceAnswer& a) {
   });
 }
 
-std::string serve_command(const ServiceQuestion& q, const std::string& slo, const std::string& file,
-                          const std::string& settings) {
-  std::string out = fmt::format("shardline serve {} --plan {} --replicas {}", shell_word(file),
-                                shell_word(sharding_text(q.plan)), q.replicas);
+std::string load_options(const ServiceQuestion& q, const std::string& slo) {
+  std::string out;
   if (!q.trace.empty()) out += " --trace " + shell_word(q.trace);
   if (q.rate > 0) out += " --rate " + rate_argument(q.rate);
   out += " --slo " + shell_word(slo);
   if (q.lengths == LengthLaw::drawn) out += " --lengths drawn";
   if (q.router != Router::round_robin) out += fmt::format(" --router {}", to_string(q.router));
-  out += fmt::format(" --requests {}", q.requests);
+  if (q.requests > 0) out += fmt::format(" --requests {}", q.requests);
   if (q.seed != 1) out += fmt::format(" --seed {}", q.seed);
   for (const std::string& knob : q.knobs) out += " --knob " + shell_word(knob);
-  return out + settings;
+  return out;
+}
+
+std::string serve_command(const ServiceQuestion& q, const std::string& slo, const std::string& file,
+                          const std::string& settings) {
+  return fmt::format("shardline serve {} --plan {} --replicas {}", shell_word(file),
+                     shell_word(sharding_text(q.plan)), q.replicas) +
+         load_options(q, slo) + settings;
 }
 
 void require_no_load(const PlanQuestion& asked, const OptionName& option) {
@@ -127,7 +133,7 @@ PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswe
                              const std::string& slo) {
   PlanResult out;
   out.title = question_text(asked.plan.question, asked.plan.defaults);
-  out.scenario_text = asked.plan.scenario;
+  out.scenario_text = saved_scenario(asked.plan, shipped_catalogs(), load_options(asked.question.load, slo));
   out.engine_why = asked.plan.defaults.engine_why;
   out.gpus_note = asked.plan.defaults.gpus_note;
   out.met = !a.cheapest.empty();

@@ -24,6 +24,8 @@ AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& op
 /// Where `slo` is empty: throws UserError of what is of it alone.
 void require_no_load(const PlanQuestion& asked, const OptionName& option);
 
+/// " --rate 8/s --slo 'tpot p99 40 ms' ...": what is played, as options of `serve`.
+std::string load_options(const ServiceQuestion& question, const std::string& slo);
 /// The command that plays a candidate again, of a scenario in the file.
 std::string serve_command(const ServiceQuestion& question, const std::string& slo, const std::string& file,
                           const std::string& settings);

@@ -8,6 +8,8 @@
 #include "planner/api/convert.hpp"
 #include "planner/engines/profile.hpp"
 #include "planner/scenario/scenario_parts.hpp"
+#include "planner/scenario/shipped.hpp"
+#include "planner/studies/saved_question.hpp"
 
 namespace shardline::api {
 
@@ -137,7 +139,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
 PlanResult plan_result(const PlanAnswer& a) {
   PlanResult out;
   out.title = question_text(a.question, a.defaults);
-  out.scenario_text = a.scenario;
+  out.scenario_text = saved_scenario(a, shipped_catalogs());
   out.engine_why = a.defaults.engine_why;
   out.gpus_note = a.defaults.gpus_note;
   out.met = a.met;

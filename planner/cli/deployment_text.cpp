@@ -16,6 +16,7 @@
 #include "planner/search/provenance.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/plan_intervals.hpp"
+#include "planner/studies/saved_question.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/shell_word.hpp"
@@ -133,10 +134,13 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
     out += wrapped(fmt::format("no plan has {}", fmt::join(knobs, " ")), width, "  ");
   if (shown.empty()) return out;
   const std::string file = saved.empty() ? "plan.yaml" : saved;
+  if (!saved.empty())
+    out += saved_text(
+        saved, api::load_options(asked.question.load, slo) + settings_beside(asked.plan.question), width);
   out += saved.empty() ? fmt::format("next, after the same with --save {}:\n", file) : "next:\n";
   const ServiceQuestion& best = shown.front()->answer.question;
   return out + wrapped_command(
-                   api::serve_command(best, slo, file, settings_options(asked.plan.question)) + " -o out",
+                   api::serve_command(best, slo, file, settings_beside(asked.plan.question)) + " -o out",
                    width, "  ");
 }
 

@@ -8,6 +8,7 @@
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/search/provenance.hpp"
+#include "planner/studies/saved_question.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/standard_output.hpp"
 #include "reports/terminal.hpp"
@@ -83,7 +84,8 @@ int run_deployment(const PlanOptions& o, const Provenance& made_by) {
           check_cancelled();
         });
   }
-  if (!o.save.empty()) write_file(o.save, asked.plan.scenario);
+  const std::string load = api::load_options(asked.question.load, o.slo);
+  if (!o.save.empty()) write_file(o.save, saved_scenario(asked.plan, shipped_catalogs(), load));
   print_warnings(model_notes(asked.plan.study.study));
   if (!answer.cheapest.empty()) print_warnings(answer.cheapest.front().answer.narrow);
   constexpr std::size_t kWidth = 80;
@@ -118,7 +120,7 @@ int run(const PlanOptions& o, const Provenance& made_by) {
       if (interrupted()) throw Cancelled{};
     });
   }
-  if (!o.save.empty()) write_file(o.save, answer.scenario);
+  if (!o.save.empty()) write_file(o.save, saved_scenario(answer, catalogs));
   print_warnings(answer.sweep.unread);
   if (answer.best) print_warnings(answer.best->warnings);
   constexpr std::size_t kWidth = 80;  // also of what is piped

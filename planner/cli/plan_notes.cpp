@@ -88,4 +88,9 @@ std::string reasons_text(const PlanAnswer& a, std::size_t width) {
   return wrapped_lines(out, width);
 }
 
+std::string saved_text(const std::string& file, const std::string& beside, std::size_t width) {
+  if (beside.empty()) return "";
+  return wrapped(fmt::format("not in {}, for scenarios have no keys of it:{}", file, beside), width, "  ");
+}
+
 }  // namespace shardline::cli

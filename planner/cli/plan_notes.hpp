@@ -30,4 +30,7 @@ std::string pools_text(const PlanAnswer& a, std::size_t width);
 /// with their sources, most first.
 std::string reasons_text(const PlanAnswer& a, std::size_t width);
 
+/// "not in q.yaml, for scenarios have no keys of it: --ttl '20 ms'"; empty without such options.
+std::string saved_text(const std::string& file, const std::string& beside, std::size_t width);
+
 }  // namespace shardline::cli

@@ -16,6 +16,7 @@
 #include "planner/scenario/titles.hpp"
 #include "planner/search/provenance.hpp"
 #include "planner/studies/plan_cost.hpp"
+#include "planner/studies/saved_question.hpp"
 #include "planner/studies/service_knobs.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -267,7 +268,7 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
     out += fmt::format("next, after the same with --save {}:\n", shell_word(file));
   else if (out.empty())
     out = "next:\n";
-  const std::string set = settings_options(a.question);
+  const std::string set = settings_beside(a.question);
   // A sweep knows neither copies nor rates: its answer would be another question's.
   const bool copied = !a.plans.empty() && a.plans.front().copies > 1;
   if (!(a.question.users > 0 && copied) && !(a.question.rate > 0))
@@ -320,6 +321,7 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
         out += wrapped(open.substr(at, end - at), width, "  ");
     }
   }
+  if (!saved.empty()) out += saved_text(saved, options_beside(a) + load_beside(a.question), width);
   return out + next_text(a, saved, width);
 }
 

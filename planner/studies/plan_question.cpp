@@ -243,14 +243,6 @@ std::string text_of(const PlanQuestion& q, const PlanDefaults& d, const std::str
   return target.empty() ? out : out + "; " + target;
 }
 
-// Of the question what a file would not hold: its settings are of the system's file, and a target that is a
-// constraint would hide what misses it by a little.
-std::string beside_the_file(const PlanQuestion& q, const PlanDefaults& d) {
-  const std::string out = target_options(q, q.prefill() && d.engine ? q.ttft - d.engine->host.path : q.ttft) +
-                          settings_options(q);
-  return out.empty() ? "" : "# Not in it, to be given to commands that read it:" + out + "\n";
-}
-
 }  // namespace
 
 std::string target_options(const PlanQuestion& q, Seconds ttft) {
@@ -270,7 +262,7 @@ std::string settings_options(const PlanQuestion& q) {
 }
 
 std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
-  std::string out = "# Written by shardline plan. Keys: scenarios/README.md.\n" + beside_the_file(q, d);
+  std::string out = "# Written by shardline plan. Keys: scenarios/README.md.\n";
   out += fmt::format("name: plan\nsummary: {}\n", quoted(text_of(q, d, d.system.name)));
   out += fmt::format("system: {}\n", quoted(q.system));
   if (!q.costs.empty()) out += fmt::format("costs: {}\n", q.costs);

@@ -86,7 +86,7 @@ std::vector<int> default_batches(const PlanQuestion& question, const std::option
 PlanDefaults plan_defaults(const PlanQuestion& question, const Catalogs& catalogs,
                            std::optional<EngineProfile> engine);
 
-/// The scenario, in YAML.
+/// The scenario, in YAML, without targets and settings, of which saved_scenario() has more.
 std::string plan_scenario(const PlanQuestion& question, const PlanDefaults& defaults);
 
 /// "llama-3.1-70b on up to 8 GPUs of h200-hgx: input 32,768 tokens, output 1,024 tokens; TPOT at most 20 ms".

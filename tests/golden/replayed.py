@@ -43,12 +43,47 @@ def follow_plan():
     shutil.rmtree("out")
 
 
+def follow_saved():
+    """A saved file is read from another folder, without the settings of the question: what it has no keys for stands in it."""
+    os.makedirs("asked/models")
+    os.makedirs("elsewhere")
+    shutil.copy(f"{GOLDEN}/../models/hf/llama-3.1-8b.json", "asked/models/config.json")
+    settings = ["strategies=[pipeline]", "gpus=[2, 4]", "constraints.pool_gpus=2", "device.memory.bandwidth=3 TB/s"]
+    line = ["plan", "models", "--system", "h100-hgx", "--gpus", "4", "--input", "2K", "--output", "64", "--ttl", "1 s"]
+    for setting in settings:
+        line += ["--set", setting]
+    said = subprocess.run([BINARY, *line, "--save", "../elsewhere/q.yaml"], cwd="asked", capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
+    if said.returncode != 0:
+        fail(said.stderr)
+    os.chdir("elsewhere")
+    text = open("q.yaml").read()
+    beside = re.search("^# Not in it, to be given to commands that read it:(.*)$", text, re.MULTILINE).group(1)
+    if " --ttl " not in beside or "device.memory.bandwidth" not in beside or "strategies" in beside:
+        fail(f"beside the saved file: {beside}")
+    if beside.split()[0] not in said.stdout or "not in ../elsewhere/q.yaml" not in said.stdout:
+        fail(f"the answer does not say what is not in the file: {said.stdout}")
+    swept = subprocess.run(["sh", "-c", f"{BINARY} sweep q.yaml --json{beside}"], capture_output=True, text=True,
+                           stdin=subprocess.DEVNULL)
+    planned = subprocess.run([BINARY, *line, "--json"], cwd="../asked", capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if swept.returncode != 0 or planned.returncode != 0:
+        fail(swept.stderr + planned.stderr)
+    def measures(points):
+        return [(p["plan"], p["tpot_s"]["value"], p["ttft_s"]["value"]) for p in (m["point"] for m in points)]
+    again = measures(json.loads(swept.stdout)["models"][0]["meeting"])
+    first = measures(p for p in json.loads(planned.stdout)["plans"] if p["meets"])
+    if not first or again != first:
+        fail(f"the saved file asks another question: {again} for {first}\n{text}")
+    os.chdir("..")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         scenario, out = "it's small $HOME.yaml", "out put/`x`; 'y' \"z\""
         shutil.copy(f"{GOLDEN}/small.yaml", scenario)
         follow_plan()
+        follow_saved()
         first = subprocess.run([BINARY, "sweep", scenario, "-o", out, "--set", "device.memory.bandwidth=7 TB/s"],
                                capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if first.returncode != 0:

@@ -8,6 +8,7 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/plan_answer.hpp"
+#include "planner/studies/saved_question.hpp"
 
 namespace shardline {
 namespace {
@@ -128,6 +129,27 @@ TEST(PlanQuestion, TheAnswerIsTheSweepOfTheSavedScenario) {
     EXPECT_LE(a.plans.size(), 5u);
     for (const PlannedPoint& p : a.plans) EXPECT_EQ(p.meets, miss_of(a, p.point).part <= 0);
   }
+}
+
+TEST(PlanQuestion, ASavedFileHasWhatSettingsChanged) {
+  PlanQuestion q = question();
+  q.rate = 2;
+  q.settings = {"gpus=[2]", "constraints.pool_gpus=2", "degrees.tpa=[1, 2]",
+                "device.memory.bandwidth=3 TB/s"};
+  const PlanAnswer a = asked_plan(q, shipped_catalogs());
+  const std::string text = saved_scenario(a, shipped_catalogs(), " --slo 'ttft p99 2 s'");
+  SCOPED_TRACE(text);
+  EXPECT_THAT(text,
+              HasSubstr("to be given to commands that read it: --set 'device.memory.bandwidth=3 TB/s'"));
+  EXPECT_THAT(text, HasSubstr("to be given to serve, which reads it: --rate 2/s --slo 'ttft p99 2 s'"));
+  const Scenario saved = parse_scenario("q.yaml", text, shipped_catalogs());
+  const SearchOptions &own = a.study.sweep().search, &read = saved.studies.at(0).sweep().search;
+  EXPECT_THAT(read.gpus, ElementsAre(2));
+  EXPECT_EQ(read.gpus, own.gpus);
+  EXPECT_EQ(read.pool_gpus, 2);
+  EXPECT_EQ(read.pool_gpus, own.pool_gpus);
+  EXPECT_THAT(text, HasSubstr("degrees: {tpa: [1, 2]}"));
+  EXPECT_EQ(read.batches, own.batches);
 }
 
 TEST(PlanQuestion, NearMissesAreAnswers) {
