@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "sim/base/error.hpp"
+#include "sim/base/units.hpp"
 
 namespace shardline {
 
@@ -36,7 +37,12 @@ bool read(const std::string& value, Number& number) {
 
 std::uint32_t knob_number(const std::string& text, const KnobParts& parts, bool may_be_none) {
   std::uint32_t number = 0;
-  if (!read(parts.value, number) || number > 1U << 30 || (number == 0 && !may_be_none)) {
+  bool is_number = read(parts.value, number);
+  if (const auto count = is_number ? std::nullopt : count_of(parts.value); count && *count <= 1LL << 30) {
+    number = static_cast<std::uint32_t>(*count);  // 8K
+    is_number = true;
+  }
+  if (!is_number || number > 1U << 30 || (number == 0 && !may_be_none)) {
     knob_fault(text, parts.name.size() + 1,
                fmt::format("expected a whole number from {}, found {}", may_be_none ? 0 : 1, found(parts)));
   }

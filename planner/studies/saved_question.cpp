@@ -1,6 +1,7 @@
 #include "planner/studies/saved_question.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -33,6 +34,43 @@ PlanQuestion asked_from_anywhere(const PlanQuestion& q, const Catalogs& catalogs
   return out;
 }
 
+// Counts of a setting ("4K") as `written` has them.
+std::string counts_as(const std::string& setting, std::string (*written)(const std::string& count)) {
+  const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.'; };
+  std::string out;
+  for (std::size_t at = 0, end = 0; at < setting.size(); at = end) {
+    end = at + 1;
+    if (part(setting[at]))
+      end = static_cast<std::size_t>(
+          std::find_if_not(setting.begin() + static_cast<std::ptrdiff_t>(at), setting.end(), part) -
+          setting.begin());
+    const std::string word = setting.substr(at, end - at);
+    out += count_of(word) ? written(word) : word;
+  }
+  return out;
+}
+
+// The scenario with a setting: in a file tokens have their unit, and other counts are numbers, both of which
+// a command line may leave out. `rest`: what is set beside it.
+std::string with_setting(const std::string& scenario, const std::string& setting,
+                         const std::vector<std::string>& rest, const Catalogs& catalogs) {
+  const auto reads = [&](const std::string& text) {
+    try {
+      parse_scenario("the question as a scenario", text, catalogs, Overrides{{}, "", false, false, rest});
+      return true;
+    } catch (const UserError&) {
+      return false;
+    }
+  };
+  const std::string as_given = set_in_text(scenario, setting);
+  if (reads(as_given)) return as_given;
+  const std::string in_tokens =
+      set_in_text(scenario, counts_as(setting, [](const std::string& c) { return c + " tokens"; }));
+  if (reads(in_tokens)) return in_tokens;
+  return set_in_text(scenario,
+                     counts_as(setting, [](const std::string& c) { return std::to_string(*count_of(c)); }));
+}
+
 }  // namespace
 
 std::string settings_beside(const PlanQuestion& q) {
@@ -61,8 +99,12 @@ std::string saved_scenario(const PlanAnswer& a, const Catalogs& catalogs, const 
   comment("serve, which reads it", load_beside(a.question) + of_serve);
   std::string out = plan_scenario(asked_from_anywhere(a.question, catalogs), a.defaults);
   out.insert(out.find('\n') + 1, comments);
-  for (const std::string& setting : a.question.settings)
-    if (!sets_system(setting)) out = set_in_text(std::move(out), setting);
+  std::vector<std::string> rest = a.question.settings;
+  for (const std::string& setting : a.question.settings) {
+    if (sets_system(setting)) continue;
+    rest.erase(std::find(rest.begin(), rest.end(), setting));
+    out = with_setting(out, setting, rest, catalogs);
+  }
   return out;
 }
 

@@ -68,6 +68,11 @@ void refuse_unknown_options(const Program& program, const ProgramText& text, int
     if (other != program.other_names.end()) details = {fmt::format("its name here is {}", other->meaning)};
     faults.push_back({{}, fmt::format("unknown option {} of {}", name, command->name), std::move(details)});
   }
+  // Options of another command, beside an argument that is one of its own.
+  if (!faults.empty() && program.advice != nullptr && argv[2][0] != '-') {
+    for (std::string& line : program.advice(command->name, argv[2]))
+      faults.back().details.push_back(std::move(line));
+  }
   if (!faults.empty()) throw UserError(std::move(faults));
 }
 
@@ -288,7 +293,7 @@ Argument& Argument::required() {
 }
 
 Argument& Argument::range(long long least, long long most) {
-  option_->check(whole_number(least, most));
+  option_->transform(whole_number(least, most));  // 1K is handed on as 1024
   text_->limits = fmt::format("from {} to {}", least, most);
   return *this;
 }

@@ -4,10 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "sim/base/error.hpp"
 #include "sim/base/shell_word.hpp"
+#include "sim/base/units.hpp"
 
 namespace shardline::cli {
 
@@ -151,9 +154,13 @@ UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<con
 CLI::Validator whole_number(long long least, long long most) {
   return {[=](std::string& text) {
             long long value = 0;
-            const bool valid = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
-            return valid ? std::string{}
-                         : fmt::format("expected a whole number from {} to {}, found {}", least, most, text);
+            const bool plain = CLI::detail::lexical_cast(text, value);
+            const auto count = plain ? std::nullopt : count_of(text);
+            if (count) value = *count;
+            if (!(plain || count) || value < least || value > most)
+              return fmt::format("expected a whole number from {} to {}, found {}", least, most, text);
+            if (count) text = std::to_string(value);
+            return std::string{};
           },
           fmt::format("INT in [{} - {}]", least, most)};
 }

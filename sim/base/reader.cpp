@@ -140,6 +140,9 @@ std::optional<std::string_view> plain_number(YamlText& text, const YamlNode& nod
   return std::nullopt;
 }
 
+/// A value of a command line, where "4K" is a count.
+bool of_setting(const YamlNode& node) { return node.place.source > 0; }
+
 void note_asked(const YamlNode& map, std::string_view key, const YamlNode* child) {
   if (child != nullptr) {
     if (std::exchange(child->read, true)) return;
@@ -226,8 +229,11 @@ std::int64_t Reader::integer(std::int64_t lowest, std::int64_t highest) const {
   if (!value) return fallback;
   const std::string hint = number_hint(*value);
   std::int64_t number = 0;
-  const std::errc code = read_all(*value, number);
-  const bool grammar = digits_only(value->starts_with('-') ? value->substr(1) : *value);
+  std::errc code = read_all(*value, number);
+  bool grammar = digits_only(value->starts_with('-') ? value->substr(1) : *value);
+  if (const auto count = grammar || !of_setting(*node_) ? std::nullopt : count_of(*value); count) {
+    number = *count, code = std::errc{}, grammar = true;
+  }
   if (!grammar || !hint.empty()) {
     expected(*text_, *node_, "an integer", hint.empty() ? std::vector<std::string>{} : std::vector{hint});
     return fallback;
@@ -262,7 +268,9 @@ double Reader::number(double lowest, double highest) const {
 std::int64_t Reader::tokens(std::int64_t lowest, std::int64_t highest) const {
   const std::int64_t fallback = harmless(lowest, highest);
   if (!require(*text_, *node_, Kind::scalar, "a count of tokens such as \"128Ki tokens\"")) return fallback;
-  const auto result = parse_tokens(node_->scalar);
+  // On a command line the unit can be nothing else.
+  const auto bare = of_setting(*node_) ? count_of(node_->scalar) : std::nullopt;
+  const auto result = bare ? std::variant<long long, std::string>(*bare) : parse_tokens(node_->scalar);
   if (const auto* error = std::get_if<std::string>(&result)) {
     fault(prefix(*node_) + *error);
     return fallback;

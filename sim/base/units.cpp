@@ -305,4 +305,13 @@ std::variant<long long, std::string> parse_tokens(std::string_view text) {
   return wrong(fmt::format("the unit \"{}\"", shown(s.unit)));
 }
 
+std::optional<long long> count_of(std::string_view text) {
+  if (text.empty() || text.front() < '0' || text.front() > '9' || text.ends_with("token") ||
+      text.ends_with("tokens") || text.find_first_of("eE") != std::string_view::npos)
+    return std::nullopt;
+  const auto count = parse_tokens(std::string(text) + " tokens");
+  const auto* const whole = std::get_if<long long>(&count);
+  return whole == nullptr ? std::nullopt : std::optional(*whole);
+}
+
 }  // namespace shardline

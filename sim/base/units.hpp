@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <concepts>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -91,5 +92,7 @@ std::string to_string(Q quantity, int digits = 4);
 /// A count of tokens: "1000000 tokens", "1 token", "128K tokens" or "128Ki tokens" (131072), "1M tokens" or
 /// "1Mi tokens" (1048576). K, M and G are powers of two, as contexts are named.
 std::variant<long long, std::string> parse_tokens(std::string_view text);
+/// A count as people write it on a command line, without "tokens": "1K" is 1,024. Nothing: it is none.
+std::optional<long long> count_of(std::string_view text);
 
 }  // namespace shardline

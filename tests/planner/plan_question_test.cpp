@@ -149,7 +149,11 @@ TEST(PlanQuestion, ASavedFileHasWhatSettingsChanged) {
   EXPECT_EQ(read.pool_gpus, 2);
   EXPECT_EQ(read.pool_gpus, own.pool_gpus);
   EXPECT_THAT(text, HasSubstr("degrees: {tpa: [1, 2]}"));
+  EXPECT_THAT(text, HasSubstr("batch: [4, 1024]"));
+  EXPECT_THAT(text, HasSubstr("workload: {input: 4K tokens, output: 512 tokens}"));
   EXPECT_EQ(read.batches, own.batches);
+  EXPECT_EQ(read.workload->input, 4096);
+  EXPECT_EQ(own.workload->input, 4096);
 }
 
 TEST(PlanQuestion, NearMissesAreAnswers) {

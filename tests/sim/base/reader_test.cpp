@@ -318,6 +318,27 @@ TEST(Reader, FaultsNameTheirKey) {
   EXPECT_EQ(keys_of("a: [\n", read), Keys{""});  // no YAML has no keys
 }
 
+// What --input takes, a setting takes, too; files say the unit.
+TEST(Reader, CountsOfSettingsAreAsOnACommandLine) {
+  const auto read = [](const std::string& setting) {
+    Document document = Document::parse("t.yaml", "n: 1\nlength: 1 token\n");
+    document.set("--set", setting);
+    const auto n = document.root().at("n").integer(1, 1 << 20);
+    const auto length = document.root().at("length").tokens(1, 1 << 20);
+    return document.faulty() ? std::pair{0LL, 0LL} : std::pair<long long, long long>{n, length};
+  };
+  EXPECT_EQ(read("n=4K"), std::pair(4096LL, 1LL));
+  EXPECT_EQ(read("n=1Ki"), std::pair(1024LL, 1LL));
+  EXPECT_EQ(read("length=4K"), std::pair(1LL, 4096LL));
+  EXPECT_EQ(read("length=4096"), std::pair(1LL, 4096LL));
+  EXPECT_EQ(read("length=4K tokens"), std::pair(1LL, 4096LL));
+  for (const char* none :
+       {"n=4 GB", "n=2.5", "n=0.3K", "n=1e3", "n=4 tokens", "n=2M", "n=-1K", "length=4 GiB"})
+    EXPECT_EQ(read(none), std::pair(0LL, 0LL)) << none;
+  const auto of_file = [](Reader r) { r.at("n").integer(1, 8192); };
+  EXPECT_EQ(keys_of("n: 4K\n", of_file), std::vector<std::string>{"n"});
+}
+
 TEST(Reader, FaultsOfSettingsNameTheirKey) {
   using Keys = std::vector<std::string>;
   const auto read = [](Reader r) {
