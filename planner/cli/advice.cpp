@@ -45,9 +45,16 @@ std::vector<std::string> advice_on(const std::string& command, const std::string
   const bool asks_in_a_line = command == "plan" || command == "serve";
   if (is_scenario(word) && (command.empty() || asks_in_a_line))
     return {fmt::format("{} is a scenario: shardline sweep {}", word, shell_word(word))};
+  if (command.empty() && word == "help")
+    return {"shardline --help lists the commands, and shardline plan --help the options of one"};
   if (command.empty() && is_model(word))
     return {fmt::format("{} is a model: shardline plan {} --system h200-hgx --gpus 8 --input 32K --output 1K",
                         word, shell_word(word))};
+  if (command == "sweep" && is_model(word))
+    return {
+        fmt::format("{} is a model, and sweep reads scenarios: shardline plan {} with the same options asks "
+                    "in one line",
+                    word, shell_word(word))};
   if (is_size(word))
     return {
         "sizes are part of a plan's text, --plan tensor:tpa=8,tpf=8,batch=4, which simulate, explain and "
