@@ -22,8 +22,8 @@ namespace {
 constexpr double kMostEnd = 1e15, kMostError = 1e6;  // errors: 1 is 100 %
 constexpr double kMostCorrection = 10;               // ln of a factor; the largest shipped is 3.04
 
-// Fits seek a parameter between the form's ends, so that what lies beyond is of no fit: a slip of a unit, or of
-// a hand. Files hold six digits.
+// Fits seek a parameter between the form's ends, so that what lies beyond is of no fit: a slip of a unit, or
+// of a hand. Files hold six digits.
 bool within(const FormParameter& p, double value) {
   constexpr double kRounding = 1e-5;
   return value >= p.low * (1 - kRounding) && value <= p.high * (1 + kRounding);

@@ -17,8 +17,8 @@ namespace shardline {
 namespace {
 
 constexpr long long kMostGpus = 8192;
-// Per device or link, a factor of 100 and more beyond what there is: 1 PB, 1 PB/s, 1 EFLOP/s. And as far below
-// what serves a model, 1 MB, 1 MB/s, 1 GFLOP/s: a slip of a unit is no machine.
+// Per device or link, a factor of 100 and more beyond what there is: 1 PB, 1 PB/s, 1 EFLOP/s. And as far
+// below what serves a model, 1 MB, 1 MB/s, 1 GFLOP/s: a slip of a unit is no machine.
 template <class Q>
 constexpr double kMost = std::is_same_v<Q, FlopsPerSecond> ? 1e18 : 1e15;
 template <class Q>

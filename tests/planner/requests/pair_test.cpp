@@ -190,7 +190,9 @@ TEST(Pair, R12ShortPromptsStayWhereTheyAreAnswered) {
     });
     ClusterLoad load;
     load.arrivals = &arrivals;
-    load.request = [&](TraceRequest& r) { return sent < c.requests.size() && (r = c.requests[sent++], true); };
+    load.request = [&](TraceRequest& r) {
+      return sent < c.requests.size() && (r = c.requests[sent++], true);
+    };
     load.path = c.path;
     std::map<double, AnsweredRequest> alone;
     play_cluster(schedulers, std::vector<const StepTimes*>(c.receivers, &times), Router::round_robin, load,
