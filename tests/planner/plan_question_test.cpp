@@ -134,8 +134,8 @@ TEST(PlanQuestion, TheAnswerIsTheSweepOfTheSavedScenario) {
 TEST(PlanQuestion, ASavedFileHasWhatSettingsChanged) {
   PlanQuestion q = question();
   q.rate = 2;
-  q.settings = {"gpus=[2]", "constraints.pool_gpus=2", "degrees.tpa=[1, 2]",
-                "device.memory.bandwidth=3 TB/s"};
+  q.settings = {"gpus=[2]", "constraints.pool_gpus=2", "degrees.tpa=[1, 2]", "device.memory.bandwidth=3 TB/s",
+                "workload.input=4K"};
   const PlanAnswer a = asked_plan(q, shipped_catalogs());
   const std::string text = saved_scenario(a, shipped_catalogs(), " --slo 'ttft p99 2 s'");
   SCOPED_TRACE(text);
@@ -149,8 +149,7 @@ TEST(PlanQuestion, ASavedFileHasWhatSettingsChanged) {
   EXPECT_EQ(read.pool_gpus, 2);
   EXPECT_EQ(read.pool_gpus, own.pool_gpus);
   EXPECT_THAT(text, HasSubstr("degrees: {tpa: [1, 2]}"));
-  EXPECT_THAT(text, HasSubstr("batch: [4, 1024]"));
-  EXPECT_THAT(text, HasSubstr("workload: {input: 4K tokens, output: 512 tokens}"));
+  EXPECT_THAT(text, HasSubstr("input: 4K tokens"));  // a file has the unit
   EXPECT_EQ(read.batches, own.batches);
   EXPECT_EQ(read.workload->input, 4096);
   EXPECT_EQ(own.workload->input, 4096);
