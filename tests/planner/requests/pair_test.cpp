@@ -26,6 +26,30 @@ struct PairCase {
   std::int64_t max_local_prefill = 0;
 };
 
+// The case's requests as they come.
+class ListedLoad {
+ public:
+  explicit ListedLoad(const PairCase& c)
+      : c_(c), arrivals_([this]() -> std::optional<Seconds> {
+          if (read_ == c_.requests.size()) return std::nullopt;
+          return c_.requests[read_++].arrival;
+        }) {
+    load.arrivals = &arrivals_;
+    load.request = [this](TraceRequest& r) {
+      return sent_ < c_.requests.size() && (r = c_.requests[sent_++], true);
+    };
+    load.path = c.path;
+  }
+  ListedLoad(const ListedLoad&) = delete;  // the load points to it
+  ListedLoad& operator=(const ListedLoad&) = delete;
+  ClusterLoad load;
+
+ private:
+  const PairCase& c_;
+  std::size_t read_ = 0, sent_ = 0;
+  TraceArrivals arrivals_;
+};
+
 struct PlayedPair {
   PairRun run;
   std::map<double, AnsweredRequest> answers;  // by when they came
@@ -43,17 +67,9 @@ PlayedPair played(const PairCase& c) {
   prefill.router = c.to_prefill;
   decode.router = c.to_decode;
   decode.max_local_prefill = c.max_local_prefill;
-  std::size_t read = 0, sent = 0;
-  TraceArrivals arrivals([&]() -> std::optional<Seconds> {
-    if (read == c.requests.size()) return std::nullopt;
-    return c.requests[read++].arrival;
-  });
-  ClusterLoad load;
-  load.arrivals = &arrivals;
-  load.request = [&](TraceRequest& r) { return sent < c.requests.size() && (r = c.requests[sent++], true); };
-  load.path = c.path;
+  ListedLoad listed(c);
   PlayedPair out;
-  out.run = play_pair(prefill, decode, c.links, load, c.requests.size(),
+  out.run = play_pair(prefill, decode, c.links, listed.load, c.requests.size(),
                       [&](const AnsweredRequest& a) { out.answers[a.came.value] = a; }, {});
   for (PlayedPool* p : {&prefill, &decode})
     for (auto& s : p->schedulers) out.schedulers.push_back(std::move(s));
@@ -183,20 +199,11 @@ TEST(Pair, R12ShortPromptsStayWhereTheyAreAnswered) {
     for (std::size_t i = 0; i < c.receivers; ++i)
       schedulers.push_back(std::make_unique<VllmScheduler>(c.decode));
     const BentStepTimes times;
-    std::size_t read = 0, sent = 0;
-    TraceArrivals arrivals([&]() -> std::optional<Seconds> {
-      if (read == c.requests.size()) return std::nullopt;
-      return c.requests[read++].arrival;
-    });
-    ClusterLoad load;
-    load.arrivals = &arrivals;
-    load.request = [&](TraceRequest& r) {
-      return sent < c.requests.size() && (r = c.requests[sent++], true);
-    };
-    load.path = c.path;
+    ListedLoad listed(c);
     std::map<double, AnsweredRequest> alone;
-    play_cluster(schedulers, std::vector<const StepTimes*>(c.receivers, &times), Router::round_robin, load,
-                 c.requests.size(), [&](const AnsweredRequest& r) { alone[r.came.value] = r; }, {});
+    play_cluster(schedulers, std::vector<const StepTimes*>(c.receivers, &times), Router::round_robin,
+                 listed.load, c.requests.size(), [&](const AnsweredRequest& r) { alone[r.came.value] = r; },
+                 {});
     ASSERT_EQ(alone.size(), a.answers.size());
     for (const auto& [came, x] : a.answers) {
       EXPECT_NEAR(x.first.value, alone.at(came).first.value, 1e-12 * std::max(1.0, x.first.value));
