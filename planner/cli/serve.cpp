@@ -163,9 +163,12 @@ int run(const ServeOptions& o, const Provenance& made_by) {
     files.draw(requests_plot(asked.study, answer, made_by), "requests");
     files.draw(use_plot(asked.study, answer, made_by), "use");
     files.write("load.html", service_page(asked.study, answer, made_by));
-    const std::string launches =
-        write_launches(files, asked.study, sharding_text(answer.question.plan), answer.question.plan,
-                       {launch_of_service(asked.study.study, answer, "1")});
+    const Launch launch = launch_of_service(asked.study.study, answer, "1");
+    std::string launches = write_launches(files, asked.study, sharding_text(answer.question.plan),
+                                          answer.question.plan, {launch});
+    if (!launch.refused.empty())
+      launches =
+          "  " + wrapped("no launch files: " + launch.refused, (width > 0 ? width : kWidth) - 2, "    ");
     fmt::print("{}\n{}", files.publish(), launches);
   }
   return answer.load.met ? 0 : 3;
