@@ -335,32 +335,19 @@ std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs) {
   return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of));
 }
 
-std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
-  if (plan.batch == 1) return std::nullopt;
-  const bool sglang = std::holds_alternative<SglangKnobs>(knobs.of),
-             vllm = std::holds_alternative<VllmKnobs>(knobs.of);
-  return Diagnostic{
-      {},
-      fmt::format("batch={} of the plan is not kept: requests are batched as they come, up to {} at once{}",
-                  plan.batch, knobs.requests(), plan.dp > 1 ? " in each attention group" : ""),
-      {fmt::format("--knob {}={} is such a cap",
-                   sglang ? "max_running_requests"
-                   : vllm ? "max_num_seqs"
-                          : "max_batch_size",
-                   static_cast<long long>(plan.batch) * (sglang ? plan.dp : 1))}};
-}
-
 namespace {
 
 // Of each engine's knobs.
 struct Alike {
   std::uint32_t step_tokens, requests, block, blocks, longest;
   bool finds;
+  const char* cap;      // the option that caps requests
+  bool of_all = false;  // it is of all attention groups together
 };
 
 Alike alike(const VllmKnobs& k) {
-  return {k.max_num_batched_tokens, k.max_num_seqs,  k.block_size,
-          k.num_gpu_blocks,         k.max_model_len, k.enable_prefix_caching};
+  return {k.max_num_batched_tokens, k.max_num_seqs,          k.block_size,  k.num_gpu_blocks,
+          k.max_model_len,          k.enable_prefix_caching, "max_num_seqs"};
 }
 
 Alike alike(const SglangKnobs& k) {
@@ -369,12 +356,14 @@ Alike alike(const SglangKnobs& k) {
           k.page_size,
           k.max_total_tokens / k.page_size,
           k.context_length,
-          !k.disable_radix_cache};
+          !k.disable_radix_cache,
+          "max_running_requests",
+          true};
 }
 
 Alike alike(const TrtllmKnobs& k) {
-  return {k.max_num_tokens, k.max_batch_size, k.tokens_per_block,
-          k.blocks,         k.max_seq_len,    k.enable_block_reuse};
+  return {k.max_num_tokens, k.max_batch_size,     k.tokens_per_block, k.blocks,
+          k.max_seq_len,    k.enable_block_reuse, "max_batch_size"};
 }
 
 Alike alike(const ServiceKnobs& knobs) {
@@ -389,5 +378,16 @@ std::uint32_t ServiceKnobs::block() const { return alike(*this).block; }
 std::uint32_t ServiceKnobs::blocks() const { return alike(*this).blocks; }
 std::uint32_t ServiceKnobs::longest() const { return alike(*this).longest; }
 bool ServiceKnobs::finds() const { return alike(*this).finds; }
+
+std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
+  if (plan.batch == 1) return std::nullopt;
+  const Alike k = alike(knobs);
+  return Diagnostic{
+      {},
+      fmt::format("batch={} of the plan is not kept: requests are batched as they come, up to {} at once{}",
+                  plan.batch, k.requests, plan.dp > 1 ? " in each attention group" : ""),
+      {fmt::format("--knob {}={} is such a cap", k.cap,
+                   static_cast<long long>(plan.batch) * (k.of_all ? plan.dp : 1))}};
+}
 
 }  // namespace shardline

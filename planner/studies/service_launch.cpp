@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "planner/engines/deploy.hpp"
@@ -20,7 +22,7 @@ std::string dashed(std::string name) {
 }
 
 // --x or --no-x (engine/arg_utils.py, BooleanOptionalAction).
-void put_vllm(ServedOptions& out, const KnobParts& knob) {
+void put_knob(ServedOptions& out, const KnobParts& knob, const VllmKnobs& /*knobs*/) {
   const bool number = knob.value != "true" && knob.value != "false";
   if (knob.name == "num_gpu_blocks") return put(out.options, "--num-gpu-blocks-override", knob.value);
   if (number) return put(out.options, dashed(knob.name), knob.value);
@@ -32,7 +34,7 @@ constexpr std::array kSglangVariables{"init_new_token_ratio", "min_new_token_rat
                                       "new_token_ratio_decay_steps", "clip_max_new_tokens_estimation",
                                       "retract_decode_steps"};
 
-void put_sglang(ServedOptions& out, const KnobParts& knob) {
+void put_knob(ServedOptions& out, const KnobParts& knob, const SglangKnobs& /*knobs*/) {
   if (std::find(kSglangVariables.begin(), kSglangVariables.end(), knob.name) != kSglangVariables.end()) {
     std::string name = "SGLANG_" + knob.name;
     std::transform(name.begin(), name.end(), name.begin(),
@@ -48,7 +50,7 @@ void put_sglang(ServedOptions& out, const KnobParts& knob) {
 }
 
 // Sections of llmapi/llm_args.py: SchedulerConfig, KvCacheConfig.
-void put_trtllm(ServedOptions& out, const KnobParts& knob, const TrtllmKnobs& knobs) {
+void put_knob(ServedOptions& out, const KnobParts& knob, const TrtllmKnobs& knobs) {
   if (knob.name == "blocks")
     return put(out.options, "kv_cache_config.max_tokens",
                static_cast<long long>(knobs.blocks) * knobs.tokens_per_block);
@@ -101,17 +103,17 @@ void put_routing(ServedOptions& out, const ServiceQuestion& q, bool sglang) {
 ServedOptions served_options(const Case& c, const ServiceAnswer& a) {
   ServedOptions out;
   const Plan& plan = a.question.plan;
-  std::visit([&](const auto& k) { put_caps(out, k, plan, longest_of(c, a)); }, a.knobs.of);
+  // Of a knob that was turned twice the last one was played.
+  std::map<std::string, KnobParts> turned;
   for (const std::string& text : a.question.knobs) {
     const KnobParts knob = knob_parts(text);
-    if (std::holds_alternative<SglangKnobs>(a.knobs.of)) {
-      put_sglang(out, knob);
-    } else if (const auto* k = std::get_if<TrtllmKnobs>(&a.knobs.of)) {
-      put_trtllm(out, knob, *k);
-    } else {
-      put_vllm(out, knob);
-    }
+    turned[knob.name] = knob;
   }
+  const auto put_all = [&](const auto& knobs) {
+    put_caps(out, knobs, plan, longest_of(c, a));
+    for (const auto& of_name : turned) put_knob(out, of_name.second, knobs);
+  };
+  std::visit(put_all, a.knobs.of);
   const long long largest = c.engine->graphs.empty() ? 0 : c.engine->graphs.back();
   out.graphs = std::min<long long>(largest, a.knobs.requests());
   put_routing(out, a.question, std::holds_alternative<SglangKnobs>(a.knobs.of));

@@ -152,6 +152,15 @@ TEST(ServiceLaunch, P20EveryKnobIsTold) {
   }
 }
 
+// Of a knob that is turned twice the last is played.
+TEST(ServiceLaunch, P20TheLastTurnOfAKnobIsTold) {
+  EXPECT_FALSE(told_of_knobs("sglang", {"disable_radix_cache=true", "disable_radix_cache=false"})
+                   .contains("--disable-radix-cache"));
+  const Values v = told_of_knobs("vllm", {"enable_prefix_caching=false", "enable_prefix_caching=true"});
+  EXPECT_TRUE(v.contains("--enable-prefix-caching"));
+  EXPECT_FALSE(v.contains("--no-enable-prefix-caching"));
+}
+
 // SGLang divides its cap among its attention groups.
 TEST(ServiceLaunch, P20CapsOfGroupsAreOfAllOfThem) {
   ServiceAnswer a;
