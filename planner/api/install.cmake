@@ -6,6 +6,10 @@ set(SHARDLINE_DATA_DIR ${CMAKE_INSTALL_DATADIR}/shardline)
 set(SHARDLINE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/shardline)
 
 install(TARGETS shardline EXPORT shardline-targets COMPONENT program)
+# Packages go without it: a machine's MPI is seldom the distribution's.
+if(TARGET shardline_mpi_module)
+  install(TARGETS shardline_mpi_module LIBRARY DESTINATION lib/shardline COMPONENT mpi)
+endif()
 foreach(folder ${SHARDLINE_DATA_FOLDERS})
   install(DIRECTORY ${folder}/ DESTINATION ${SHARDLINE_DATA_DIR}/${folder} COMPONENT program
     FILES_MATCHING PATTERN "*.yaml")

@@ -8,6 +8,7 @@
 #include "planner/api/version.hpp"
 #include "planner/cli/advice.hpp"
 #include "planner/cli/commands.hpp"
+#include "planner/cli/shared_work.hpp"
 #include "planner/scenario/data_folder.hpp"
 
 namespace {
@@ -29,7 +30,10 @@ constexpr Meaning kExitCodes[] = {
 constexpr Meaning kEnvironment[] = {
     {shardline::kDataVariable,
      "folder of models, systems, engines and scenarios, in place of the installed one"},
-    {"SOURCE_DATE_EPOCH", "seconds since 1970 that calibrate dates its files with, in place of today"}};
+    {"SOURCE_DATE_EPOCH", "seconds since 1970 that calibrate dates its files with, in place of today"},
+    {"SHARDLINE_MPI",
+     "the module for MPI, in place of shardline_mpi.so beside the program or in lib/shardline"},
+    {"SHARDLINE_RANK_PATIENCE", "seconds after which a process that says nothing is done without (30)"}};
 
 // As engines and their benchmarks call them.
 constexpr Meaning kOtherNames[] = {
@@ -72,6 +76,7 @@ std::string fault_text(const char* what) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto code = begin_shared_work(argc, argv)) return *code;
   return run_program({.name = "shardline",
                       .version = SHARDLINE_VERSION,
                       .date = SHARDLINE_VERSION_DATE,

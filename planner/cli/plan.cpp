@@ -6,6 +6,7 @@
 #include "planner/cli/deployment_text.hpp"
 #include "planner/cli/plan_text.hpp"
 #include "planner/cli/question_parts.hpp"
+#include "planner/cli/shared_work.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/search/provenance.hpp"
 #include "planner/studies/saved_question.hpp"
@@ -71,19 +72,38 @@ api::PlanQuestion asked_of(const PlanOptions& o) {
   return q;
 }
 
+// Nothing where this process did a part of another's answer.
+std::optional<DeploymentAnswer> answer_deployment(const PlanOptions& o, const api::AskedDeployment& asked) {
+  SharedRanks ranks;
+  if (ranks.helps()) {
+    ranks.done(work_on_deployment(asked.plan.study, asked.question, *ranks.get()));
+    return std::nullopt;
+  }
+  Progress progress(o.model, Progress::terminal(), "candidates");
+  DeploymentAnswer answer = cheapest_deployment(
+      asked.plan.study, asked.question,
+      [&](std::uint64_t done, std::uint64_t total) {
+        progress.show(done, total);
+        check_cancelled();
+      },
+      ranks.get());
+  ranks.done(!answer.lost_ranks.empty());
+  return answer;
+}
+
 int run_deployment(const PlanOptions& o, const Provenance& made_by) {
   const api::PlanQuestion question = asked_of(o);
   const api::AskedDeployment asked =
       api::asked_deployment(question, run_options_of(o.engine, o.costs, o.threads), option_name);
-  DeploymentAnswer answer;
-  {
-    Progress progress(o.model, Progress::terminal(), "candidates");
-    answer =
-        cheapest_deployment(asked.plan.study, asked.question, [&](std::uint64_t done, std::uint64_t total) {
-          progress.show(done, total);
-          check_cancelled();
-        });
+  const std::optional<DeploymentAnswer> answered = answer_deployment(o, asked);
+  if (!answered) {
+    if (made_by.document != nullptr) made_by.document->set("");
+    return 0;
   }
+  const DeploymentAnswer& answer = *answered;
+  if (!answer.lost_ranks.empty())
+    say(fmt::format("warning: rank {} was not heard of any more: the others did its part\n",
+                    fmt::join(answer.lost_ranks, ", ")));
   const std::string load = api::load_options(asked.question.load, o.slo);
   if (!o.save.empty()) write_file(o.save, saved_scenario(asked.plan, shipped_catalogs(), load));
   print_warnings(model_notes(asked.plan.study.study));

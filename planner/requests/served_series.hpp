@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "sim/base/units.hpp"
@@ -26,6 +27,11 @@ class ServedSeries {
   struct Interval {
     double running = 0, waiting = 0, held = 0, prompting = 0, decoding = 0;
   };
+
+  ServedSeries() = default;
+  /// One that was recorded elsewhere, as length() and intervals() told it.
+  ServedSeries(Seconds length, std::vector<Interval> intervals)
+      : length_(length.value), intervals_(std::move(intervals)) {}
 
   /// The state from `from` to `to`, not before it (checked).
   void add(Seconds from, Seconds to, const State& state);

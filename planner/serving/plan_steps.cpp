@@ -123,7 +123,7 @@ void PlanStepTimes::look(Table& table, std::uint32_t requests, std::uint32_t ind
   }
   const bool least = half < kLeast / 2 || (half_skew < kLeast / 2 && !flat);
   if (worst <= kMostError || least) {
-    effort_.largest_error = std::max(effort_.largest_error, worst);
+    table.cells[index].error = worst;
     return;
   }
   const auto first = static_cast<std::uint32_t>(table.cells.size());
@@ -173,6 +173,7 @@ DecodeStretch PlanStepTimes::decode(const StepBatch& batch) const {
   // In parts of a request: whole numbers, so that a stretch ends where its cell does.
   const std::uint64_t beyond = std::max(batch.longest * requests, batch.cached) - batch.cached;
   const Cell& c = cell_of(batch.decodes, mean, beyond / requests);
+  effort_.largest_error = std::max(effort_.largest_error, c.error);
   const auto of_requests = static_cast<double>(requests);
   const double u = (static_cast<double>(batch.cached) / of_requests - static_cast<double>(c.low)) /
                    static_cast<double>(c.size);

@@ -45,13 +45,15 @@ class PlanStepTimes : public StepTimes {
   /// The batch that is lowered for a step.
   static Batch batch_of(const StepBatch& step);
 
-  /// What was done so far: steps that were lowered, cells of the tables, and the largest error of a cell that
-  /// is in use, as looked at when it was made.
+  /// What was done so far: steps that were lowered and cells of the tables; and the largest error of a cell
+  /// that was asked since begin_play(), as looked at when it was made.
   struct Effort {
     std::uint64_t lowered = 0, cells = 0;
     double largest_error = 0;
   };
   const Effort& effort() const { return effort_; }
+  /// What a play finds does not depend on what was played before.
+  void begin_play() { effort_.largest_error = 0; }
 
  private:
   // Means [low, low + size) of what is cached, and [skew, skew + skew_size) tokens that the longest has
@@ -59,6 +61,7 @@ class PlanStepTimes : public StepTimes {
   struct Cell {
     std::uint64_t low = 0, size = 0, skew = 0, skew_size = 0;
     double times[2][2] = {};
+    double error = 0;
     std::uint32_t children = 0;  // the first of four; 0: none
   };
   // Of one number of requests.

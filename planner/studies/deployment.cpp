@@ -1,20 +1,14 @@
 #include "planner/studies/deployment.hpp"
 
 #include <algorithm>
-#include <deque>
-#include <exception>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 
-#include "planner/search/candidates.hpp"
-#include "planner/studies/deployment_bounds.hpp"
-#include "planner/studies/plan_load.hpp"
+#include "planner/studies/deployment_jobs.hpp"
 #include "planner/studies/study_memory.hpp"
-#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/parallel.hpp"
+#include "sim/ranks/dealt_work.hpp"
 
 namespace shardline {
 
@@ -61,208 +55,158 @@ std::vector<std::vector<std::string>> knob_settings(const std::vector<std::strin
 
 namespace {
 
-// A sharding, played by one thread at a time.
-struct Server {
-  Plan plan;
-  std::unique_ptr<RequestService> service;
-  struct Setting {
-    std::size_t index = 0;  // among the question's
-    std::unique_ptr<DeploymentBounds> bounds;
-  };
-  std::vector<Setting> settings;  // that the plan has
-};
-
-// What came of one candidate.
-struct Tried {
-  std::optional<RuledOut> by;  // nothing: it meets
-  std::optional<PlayedDeployment> played;
-  std::uint64_t requests = 0;
-};
-
-double used_of(const ServedLoadAnswer& load) {
-  double out = 0;
-  for (const TargetResult& t : load.targets) out = std::max(out, t.measured / t.target.most.value);
-  return out;
-}
-
 class Deployments {
  public:
   Deployments(const Study& study, const DeploymentQuestion& question,
-              const std::function<void(std::uint64_t, std::uint64_t)>& progress)
-      : study_(study), q_(question), progress_(progress), threads_(thread_count(question.threads)) {
+              const std::function<void(std::uint64_t, std::uint64_t)>& progress, Ranks* ranks)
+      : q_(question),
+        progress_(progress),
+        jobs_(study, question),
+        alone_(ranks == nullptr ? alone_rank() : nullptr),
+        ranks_(alone_ ? *alone_ : *ranks),
+        settings_(jobs_.plans().size()) {
     SL_CHECK(q_.load.users == 0 && !q_.load.targets.empty() && (q_.load.rate > 0 || !q_.load.trace.empty()),
              "an open loop with targets");
-    find_servers();
+    const std::size_t threads = threads_of_rank(q_.threads, ranks_);
+    require_memory(need(q_, jobs_.plans(), threads, ranks_));
+    dealer_.emplace(ranks_, threads, alone_ ? "" : jobs_.digest(),
+                    [this](std::string_view job) { return jobs_.done(job); });
+  }
+
+  // The part of another rank.
+  static bool work(const Study& study, const DeploymentQuestion& question, Ranks& ranks) {
+    DeploymentJobs jobs(study, question);
+    const std::size_t threads = threads_of_rank(question.threads, ranks);
+    require_memory(need(question, jobs.plans(), threads, ranks));
+    return work_for_rank_0(ranks, threads, jobs.digest(),
+                           [&](std::string_view job) { return jobs.done(job); });
   }
 
   DeploymentAnswer answer() {
-    require_memory(need());
-    make_services();
-    count_candidates();
-    std::set<int> levels;
-    for (const Server& s : servers_) {
-      for (int gpus = s.plan.gpus(); gpus <= q_.most_gpus; gpus += s.plan.gpus()) levels.insert(gpus);
-    }
-    for (const int gpus : levels) {
-      const std::uint64_t before = tried_;
-      std::vector<PlayedDeployment> met = play_level(gpus);
+    out_.not_played = jobs_.take_not_played();
+    find_settings();
+    list_candidates();
+    play_candidates();
+    for (std::size_t l = 0; l < levels_.size(); ++l) {
+      std::vector<PlayedDeployment> met = look_at(l);
       if (met.empty() || (q_.exhaustive && !out_.cheapest.empty())) continue;
       out_.cheapest = std::move(met);
       out_.certificate.met = out_.cheapest.size();
-      out_.certificate.beside = tried_ - before - out_.cheapest.size();
+      out_.certificate.beside = levels_[l].end - levels_[l].begin - out_.cheapest.size();
       if (!q_.exhaustive) break;
     }
-    out_.certificate.dearer = out_.certificate.candidates - tried_;
+    out_.certificate.dearer = out_.certificate.candidates - looked_at_;
     if (out_.cheapest.empty()) find_nearest();
-    for (PlayedDeployment& d : out_.cheapest) server_of(d).service->look_at_prices(d.answer);
-    if (out_.nearest) server_of(*out_.nearest).service->look_at_prices(out_.nearest->answer);
+    out_.lost_ranks = dealer_->lost();
+    dealer_.reset();  // the others have nothing more to do
+    for (PlayedDeployment& d : out_.cheapest) jobs_.look_at_prices(server_of(d), d);
+    if (out_.nearest) jobs_.look_at_prices(server_of(*out_.nearest), *out_.nearest);
     return std::move(out_);
   }
 
  private:
+  // Of as many cores as there are, each rank of a machine has a part, unless it was bound to some of them.
+  static std::size_t threads_of_rank(int asked, const Ranks& ranks) {
+    if (asked > 0 || ranks.count() == 1) return thread_count(asked);
+    const std::size_t all = thread_count(0), bound = bound_cores();
+    return bound < all ? bound : std::max<std::size_t>(1, all / ranks.on_machine());
+  }
+
   // Plays on all threads, on as many replicas of the smallest plan as there are GPUs for; of each plan its
-  // tables of step times and the lengths of all requests, which its bounds keep.
-  MemoryNeed need() const {
+  // tables of step times and the lengths of all requests, which its bounds keep; once more where a plan is
+  // played twice at once. Each rank of a machine may need it.
+  static MemoryNeed need(const DeploymentQuestion& q, const std::vector<Plan>& plans, std::size_t threads,
+                         const Ranks& ranks) {
     constexpr double kTables = 6e6, kLengths = 3 * sizeof(std::int64_t);
-    const std::uint64_t requests = std::max<std::uint64_t>(q_.load.requests, 2000);
-    int smallest = q_.most_gpus;
-    for (const Server& s : servers_) smallest = std::min(smallest, s.plan.gpus());
-    const int replicas = q_.most_gpus / smallest;
+    const std::uint64_t requests = std::max<std::uint64_t>(q.load.requests, 2000);
+    int smallest = q.most_gpus;
+    for (const Plan& plan : plans) smallest = std::min(smallest, plan.gpus());
+    const int replicas = q.most_gpus / smallest;
     MemoryNeed out = need_of_requests(requests, 0, replicas, 0);
     const Bytes one = out.bytes, none = need_of_requests(0, 0, replicas, 0).bytes;
-    out.bytes = none + (one - none) * static_cast<double>(threads_) +
-                Bytes((kTables + kLengths * static_cast<double>(requests * q_.knobs.size())) *
-                      static_cast<double>(servers_.size()));
+    out.bytes = none + (one - none) * static_cast<double>(threads) +
+                Bytes((kTables + kLengths * static_cast<double>(requests * q.knobs.size())) *
+                      static_cast<double>(plans.size() + threads));
+    out.bytes = out.bytes * static_cast<double>(ranks.on_machine());
     return out;
   }
 
-  void find_servers() {
-    SearchOptions o = study_.sweep().search;
-    std::erase_if(o.gpus, [&](int gpus) { return gpus > q_.most_gpus; });
-    SearchResult ignored;
-    std::vector<Plan> plans;
-    for (const Candidate& c : enumerate_candidates(study_.study, o, ignored)) {
-      const Plan sharding = sharding_of(c.plan);
-      if (std::find(plans.begin(), plans.end(), sharding) == plans.end()) plans.push_back(sharding);
-    }
-    for (Plan& plan : plans) {
-      if (const auto why = no_play(study_.study, plan)) {
-        out_.not_played.emplace_back(plan, *why);
-        continue;
-      }
-      servers_.emplace_back();
-      servers_.back().plan = plan;
-    }
-    if (!servers_.empty()) return;
-    std::vector<std::string> details;
-    for (const auto& [plan, why] : out_.not_played) details.push_back(to_string(plan) + ": " + why);
-    constexpr std::size_t kShown = 3;
-    if (details.size() > kShown) details.resize(kShown);
-    if (details.empty())
-      details.push_back("no plan fits, or the engine starts none: plan without --slo says why");
-    throw UserError({Diagnostic{{}, "no plan whose requests can be played", std::move(details)}});
-  }
-
   // A plan that has none of the settings is none; one that no plan has is an error, as it says nothing.
-  void make_services() {
-    std::mutex faults;
-    std::map<std::size_t, std::exception_ptr> fault;  // by setting, with their places
-    const auto ask = [](std::uint64_t, std::uint64_t) { check_cancelled(); };
-    step_ = ask;
-    parallel_for(0, servers_.size(), threads_, [&](std::size_t i, std::size_t) {
-      Server& s = servers_[i];
-      ServiceQuestion load = q_.load;
-      load.plan = s.plan;
-      load.replicas = q_.most_gpus / s.plan.gpus();  // whose memory is asked for
-      load.knobs.clear();
-      std::optional<OfferedLoad> offered;
-      for (std::size_t k = 0; k < q_.knobs.size(); ++k) {
-        try {
-          if (!s.service) s.service = std::make_unique<RequestService>(study_, load, step_);
-          if (!offered) offered = s.service->offered();
-          const ServiceKnobs knobs = s.service->knobs(q_.knobs[k]);
-          // The load names the plan whose groups are counted.
-          s.settings.push_back({k, nullptr});
-          s.settings.back().bounds = std::make_unique<DeploymentBounds>(
-              *s.service, knobs, *offered, question_of(s.plan), study_.study.engine->host.path);
-        } catch (const UserError&) {
-          const std::lock_guard lock(faults);
-          fault.try_emplace(k, std::current_exception());
-        }
-      }
+  void find_settings() {
+    std::vector<DealtJob> jobs;
+    for (std::size_t i = 0; i < settings_.size(); ++i)
+      jobs.push_back({DeploymentJobs::bytes_of({DeploymentJob::What::settings, i, 0, 0}), i, 0});
+    dealer_->deal(jobs, [this](std::size_t i, std::string_view result) {
+      settings_[i] = DeploymentJobs::settings_in(result);
+      return true;
     });
     std::vector<bool> taken(q_.knobs.size());
-    for (const Server& s : servers_) {
-      for (const Server::Setting& setting : s.settings) taken[setting.index] = true;
+    for (std::size_t i = 0; i < settings_.size(); ++i) {
+      for (const std::size_t k : settings_[i]) taken[k] = true;
+      out_.certificate.plans += settings_[i].empty() ? 0 : 1;
     }
     for (std::size_t k = 0; k < q_.knobs.size(); ++k) {
       if (!taken[k]) out_.knobs_refused.push_back(q_.knobs[k]);
     }
-    if (out_.knobs_refused.size() == q_.knobs.size()) std::rethrow_exception(fault.begin()->second);
+    if (out_.knobs_refused.size() == q_.knobs.size()) jobs_.refuse_setting(0, 0);
   }
 
-  // Kept for bounds, which refer to it.
-  const ServiceQuestion& question_of(const Plan& plan) {
-    const std::lock_guard lock(questions_lock_);
-    ServiceQuestion& q = questions_.emplace_back(q_.load);
-    q.plan = plan;
-    return q;
-  }
-
-  void count_candidates() {
-    for (const Server& s : servers_) {
-      out_.certificate.plans += s.settings.empty() ? 0 : 1;
-      out_.certificate.candidates +=
-          s.settings.size() * static_cast<std::size_t>(q_.most_gpus / s.plan.gpus());
+  // By GPUs ascending, and of as many in the order of plans and settings.
+  void list_candidates() {
+    std::set<int> gpus_of_levels;
+    for (const Plan& plan : jobs_.plans()) {
+      for (int gpus = plan.gpus(); gpus <= q_.most_gpus; gpus += plan.gpus()) gpus_of_levels.insert(gpus);
     }
-  }
-
-  Tried try_one(Server& s, const Server::Setting& setting, int replicas) const {
-    Tried out;
-    if (!q_.exhaustive) {
-      out.by = setting.bounds->rules_out(replicas);
-      if (out.by) return out;
-    }
-    auto answer = s.service->answer(replicas, q_.knobs[setting.index], !q_.exhaustive);
-    out.requests = s.service->answered();
-    if (!answer) {
-      out.by = RuledOut::early;
-      return out;
-    }
-    if (!answer->load.met) out.by = RuledOut::whole;
-    out.played = PlayedDeployment{std::move(*answer), 0};
-    out.played->used = used_of(out.played->answer.load);
-    return out;
-  }
-
-  // All candidates on exactly so many GPUs; those that meet.
-  std::vector<PlayedDeployment> play_level(int gpus) {
-    std::vector<std::size_t> of_level;
-    for (std::size_t i = 0; i < servers_.size(); ++i) {
-      if (gpus % servers_[i].plan.gpus() == 0 && !servers_[i].settings.empty()) of_level.push_back(i);
-    }
-    std::vector<std::vector<Tried>> tried(of_level.size());
-    parallel_for(0, of_level.size(), threads_, [&](std::size_t i, std::size_t) {
-      Server& s = servers_[of_level[i]];
-      for (const Server::Setting& setting : s.settings) {
-        tried[i].push_back(try_one(s, setting, gpus / s.plan.gpus()));
-        const std::lock_guard lock(progress_lock_);
-        progress_(++tried_, out_.certificate.candidates);
+    for (const int gpus : gpus_of_levels) {
+      levels_.push_back({candidates_.size(), candidates_.size()});
+      for (std::size_t i = 0; i < settings_.size(); ++i) {
+        if (gpus % jobs_.plans()[i].gpus() != 0) continue;
+        for (const std::size_t k : settings_[i])
+          candidates_.push_back({DeploymentJob::What::candidate, i, gpus, k});
       }
+      levels_.back().end = candidates_.size();
+    }
+    out_.certificate.candidates = candidates_.size();
+    tried_.resize(candidates_.size());
+  }
+
+  // Level by level; who is free begins with the next, and what was begun too early is forgotten.
+  void play_candidates() {
+    std::vector<DealtJob> jobs;
+    std::vector<std::size_t> left;  // of each level
+    for (std::size_t l = 0; l < levels_.size(); ++l) {
+      left.push_back(levels_[l].end - levels_[l].begin);
+      for (std::size_t i = levels_[l].begin; i < levels_[l].end; ++i)
+        jobs.push_back({DeploymentJobs::bytes_of(candidates_[i]), candidates_[i].server, l});
+    }
+    std::vector<bool> met(levels_.size());
+    std::size_t first = 0;  // level that is not whole
+    std::uint64_t done = 0;
+    dealer_->deal(jobs, [&](std::size_t i, std::string_view result) {
+      tried_[i] = DeploymentJobs::tried_in(result);
+      progress_(++done, candidates_.size());
+      const std::size_t level = jobs[i].level;
+      --left[level];
+      if (!tried_[i].by) met[level] = true;
+      for (; first < left.size() && left[first] == 0; ++first) {
+        if (met[first] && !q_.exhaustive) return false;
+      }
+      return true;
     });
+  }
+
+  // All candidates on as many GPUs; those that meet, with what has most room first.
+  std::vector<PlayedDeployment> look_at(std::size_t level) {
     std::vector<PlayedDeployment> met;
-    for (std::size_t i = 0; i < tried.size(); ++i) {
-      const Server& s = servers_[of_level[i]];
-      for (std::size_t k = 0; k < tried[i].size(); ++k) {
-        Tried& t = tried[i][k];
-        out_.certificate.requests += t.requests;
-        if (gpus + s.plan.gpus() > q_.most_gpus)
-          lasted_.push_back({of_level[i], s.settings[k].index, t.requests});
-        if (t.by)
-          ++out_.certificate.ruled_out[static_cast<std::size_t>(*t.by)];
-        else
-          met.push_back(std::move(*t.played));
-      }
+    for (std::size_t i = levels_[level].begin; i < levels_[level].end; ++i, ++looked_at_) {
+      const DeploymentJob& c = candidates_[i];
+      TriedDeployment& t = tried_[i];
+      out_.certificate.requests += t.requests;
+      if (c.gpus + jobs_.plans()[c.server].gpus() > q_.most_gpus) lasted_.push_back(i);
+      if (t.by)
+        ++out_.certificate.ruled_out[static_cast<std::size_t>(*t.by)];
+      else
+        met.push_back(jobs_.told(c.server, c.gpus, c.setting, std::move(*t.played)));
     }
     std::stable_sort(met.begin(), met.end(),
                      [](const PlayedDeployment& a, const PlayedDeployment& b) { return a.used < b.used; });
@@ -273,57 +217,64 @@ class Deployments {
   // to its targets.
   void find_nearest() {
     constexpr std::size_t kPlayed = 4;
-    std::stable_sort(lasted_.begin(), lasted_.end(),
-                     [](const Lasted& a, const Lasted& b) { return a.requests > b.requests; });
-    if (lasted_.size() > kPlayed) lasted_.resize(kPlayed);
-    std::vector<std::optional<PlayedDeployment>> played(lasted_.size());
-    // A plan's service is played by one thread at a time.
-    std::map<std::size_t, std::vector<std::size_t>> of_server;
-    for (std::size_t i = 0; i < lasted_.size(); ++i) of_server[lasted_[i].server].push_back(i);
-    std::vector<std::vector<std::size_t>> work;
-    for (auto& [server, indices] : of_server) work.push_back(std::move(indices));
-    parallel_for(0, work.size(), threads_, [&](std::size_t w, std::size_t) {
-      for (const std::size_t i : work[w]) {
-        Server& s = servers_[lasted_[i].server];
-        auto answer = s.service->answer(q_.most_gpus / s.plan.gpus(), q_.knobs[lasted_[i].setting], false);
-        played[i] = PlayedDeployment{std::move(*answer), 0};
-        played[i]->used = used_of(played[i]->answer.load);
-      }
+    std::stable_sort(lasted_.begin(), lasted_.end(), [this](std::size_t a, std::size_t b) {
+      return tried_[a].requests > tried_[b].requests;
     });
-    for (auto& d : played) {
-      out_.certificate.requests += d->answer.load.answered;
-      if (!out_.nearest || d->used < out_.nearest->used) out_.nearest = std::move(*d);
+    if (lasted_.size() > kPlayed) lasted_.resize(kPlayed);
+    std::vector<DealtJob> jobs;
+    for (const std::size_t i : lasted_) {
+      DeploymentJob job = candidates_[i];
+      job.what = DeploymentJob::What::whole;
+      job.gpus = q_.most_gpus;
+      jobs.push_back({DeploymentJobs::bytes_of(job), job.server, 0});
+    }
+    std::vector<TriedDeployment> played(jobs.size());
+    dealer_->deal(jobs, [&](std::size_t i, std::string_view result) {
+      played[i] = DeploymentJobs::tried_in(result);
+      return true;
+    });
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const DeploymentJob& c = candidates_[lasted_[i]];
+      PlayedDeployment d = jobs_.told(c.server, q_.most_gpus, c.setting, std::move(*played[i].played));
+      out_.certificate.requests += d.answer.load.answered;
+      if (!out_.nearest || d.used < out_.nearest->used) out_.nearest = std::move(d);
     }
   }
 
-  Server& server_of(const PlayedDeployment& d) {
-    return *std::find_if(servers_.begin(), servers_.end(),
-                         [&](const Server& s) { return s.plan == d.answer.question.plan; });
+  std::size_t server_of(const PlayedDeployment& d) const {
+    const auto& plans = jobs_.plans();
+    return static_cast<std::size_t>(std::find(plans.begin(), plans.end(), d.answer.question.plan) -
+                                    plans.begin());
   }
 
-  const Study& study_;
   const DeploymentQuestion& q_;
   const std::function<void(std::uint64_t, std::uint64_t)>& progress_;
-  const std::size_t threads_;
-  std::vector<Server> servers_;
-  std::deque<ServiceQuestion> questions_;
-  std::mutex questions_lock_, progress_lock_;
-  std::function<void(std::uint64_t, std::uint64_t)> step_;
-  std::uint64_t tried_ = 0;
-  // Candidates with as many replicas as there are GPUs for, and how long their plays lasted.
-  struct Lasted {
-    std::size_t server = 0, setting = 0;
-    std::uint64_t requests = 0;
+  DeploymentJobs jobs_;
+  const std::unique_ptr<Ranks> alone_;
+  Ranks& ranks_;
+  std::optional<WorkDealer> dealer_;                // until all is played
+  std::vector<std::vector<std::size_t>> settings_;  // that each plan has
+  std::vector<DeploymentJob> candidates_;
+  std::vector<TriedDeployment> tried_;  // what came of each
+  struct Level {
+    std::size_t begin = 0, end = 0;  // of the candidates on as many GPUs
   };
-  std::vector<Lasted> lasted_;
+  std::vector<Level> levels_;
+  std::uint64_t looked_at_ = 0;
+  std::vector<std::size_t> lasted_;  // candidates with as many replicas as there are GPUs for
   DeploymentAnswer out_;
 };
 
 }  // namespace
 
 DeploymentAnswer cheapest_deployment(const Study& study, const DeploymentQuestion& question,
-                                     const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  return Deployments(study, question, progress).answer();
+                                     const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+                                     Ranks* ranks) {
+  return Deployments(study, question, progress, ranks).answer();
+}
+
+bool work_on_deployment(const Study& study, const DeploymentQuestion& question, Ranks& ranks) {
+  return Deployments::work(study, question, ranks);
 }
 
 }  // namespace shardline

@@ -14,6 +14,8 @@
 
 namespace shardline {
 
+class Ranks;
+
 /// Which replicas of which plan, on the fewest GPUs, keep the targets of a load.
 struct DeploymentQuestion {
   /// An open loop with targets: a rate or a trace. Its plan, replicas and knobs are those of the candidates.
@@ -67,16 +69,22 @@ struct DeploymentAnswer {
   /// Plans that the engine starts and whose requests cannot be played, each with the reason.
   std::vector<std::pair<Plan, std::string>> not_played;
   std::vector<std::vector<std::string>> knobs_refused;  // settings that no plan has
+  /// Processes that were not heard of any more: others did what they had.
+  std::vector<std::size_t> lost_ranks;
 };
 
 /// [P35] Plans are all shardings that the study's search lists on at most so many GPUs and its engine starts.
 /// Bounds rest on two assumptions about step times, which its tests try: what is in a step beside some of it
 /// makes it no shorter, and a prompt in more parts takes no less. The same for any number of threads.
-/// `progress` in candidates, called by one thread at a time; it may throw to stop. Throws UserError of
-/// settings and traces, and where no plan is left.
+/// `progress` in candidates, called by one thread at a time; it may throw to stop. `ranks`: processes that
+/// are asked the same and share the work, of which this one is rank 0; the same for any number of them.
+/// Throws UserError of settings and traces, and where no plan is left.
 DeploymentAnswer cheapest_deployment(
     const Study& study, const DeploymentQuestion& question,
-    const std::function<void(std::uint64_t done, std::uint64_t all)>& progress);
+    const std::function<void(std::uint64_t done, std::uint64_t all)>& progress, Ranks* ranks = nullptr);
+
+/// What every other rank does: a part of the same work, until rank 0 has its answer. Whether a rank was lost.
+bool work_on_deployment(const Study& study, const DeploymentQuestion& question, Ranks& ranks);
 
 /// Each of the settings that `knobs` lists, "max_num_seqs=64,256" twice with others: all their combinations.
 std::vector<std::vector<std::string>> knob_settings(const std::vector<std::string>& knobs);

@@ -12,51 +12,14 @@
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/service_load.hpp"
 #include "planner/studies/study_memory.hpp"
+#include "planner/studies/told_latency.hpp"
 
 namespace shardline {
 
 namespace {
 
 constexpr std::uint64_t kDefaultRequests = 2000;
-constexpr double kLevel = 0.95;
 constexpr std::size_t kParts = ClusterRun::kParts;
-
-// Values of a latency, of all requests and of parts of them in their order.
-struct Record {
-  RunQuantiles all;
-  std::array<RunQuantiles, kParts> parts;
-};
-
-// From the shortest to the longest, at equal ratios: a picture's axis is logarithmic.
-std::vector<std::pair<double, double>> curve_of(const RunQuantiles& of) {
-  constexpr int kPoints = 128;
-  std::vector<std::pair<double, double>> out;
-  const double least = of.quantile(0), most = of.quantile(1);
-  for (int i = 0; i <= kPoints && least > 0; ++i) {
-    const double at = i < kPoints ? least * std::pow(most / least, static_cast<double>(i) / kPoints) : most;
-    out.emplace_back(at, of.part_up_to(at));
-  }
-  return out;
-}
-
-ToldLatency told(const Record& r, bool pictures) {
-  ToldLatency out;
-  out.count = r.all.count();
-  if (out.count == 0) return out;
-  out.mean = r.all.mean();
-  if (pictures) out.curve = curve_of(r.all);
-  for (std::size_t q = 0; q < kToldQuantiles.size(); ++q) {
-    const double part = kToldQuantiles[q];
-    out.quantiles[q] = r.all.quantile(part);
-    std::vector<double> means;
-    for (const RunQuantiles& of : r.parts) {
-      // Fewer say nothing of what lies beyond it.
-      if (static_cast<double>(of.count()) * (1 - part) >= 10 - 1e-6) means.push_back(of.quantile(part));
-    }
-    if (means.size() == kParts) out.half_widths[q] = mean_interval(means, kLevel).half_width;
-  }
-  return out;
-}
 
 // Requests that break a target, and that may: a play ends where more do than may.
 struct Hopes {
@@ -100,10 +63,7 @@ class RequestService::Plays {
   }
 
   std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up) {
-    SL_CHECK(q_.users == 0 && !q_.largest_rate && !q_.prefill, "of an open loop at its rate, on one pool");
-    q_.replicas = replicas;
-    q_.knobs = knobs;
-    knobs_ = knobs_of(knobs);
+    ask(replicas, knobs);
     ServiceAnswer out;
     Hopes hopes{std::vector<std::uint64_t>(q_.targets.size())};
     try {
@@ -112,6 +72,16 @@ class RequestService::Plays {
       return std::nullopt;
     }
     return asked(std::move(out));
+  }
+
+  ServiceAnswer of_play(int replicas, const std::vector<std::string>& knobs, ServedLoadAnswer load,
+                        double step_error) {
+    ask(replicas, knobs);
+    ServiceAnswer out;
+    out.load = std::move(load);
+    out = asked(std::move(out));
+    out.step_error = step_error;
+    return out;
   }
 
   OfferedLoad offered() const {
@@ -150,6 +120,13 @@ class RequestService::Plays {
  private:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
+  void ask(int replicas, const std::vector<std::string>& knobs) {
+    SL_CHECK(q_.users == 0 && !q_.largest_rate && !q_.prefill, "of an open loop at its rate, on one pool");
+    q_.replicas = replicas;
+    q_.knobs = knobs;
+    knobs_ = knobs_of(knobs);
+  }
+
   ServiceAnswer asked(ServiceAnswer out) const {
     out.question = q_;
     out.knobs = knobs_;
@@ -175,6 +152,7 @@ class RequestService::Plays {
   }
 
   ServedLoadAnswer play(double rate, bool pictures = false, Hopes* hopes = nullptr) {
+    times_.begin_play();
     std::vector<std::unique_ptr<Scheduler>> schedulers;
     std::vector<const StepTimes*> times;
     const ReplicaGroups groups = groups_of(knobs_, q_.plan);
@@ -183,7 +161,7 @@ class RequestService::Plays {
       times.push_back(&times_);
     }
     ServiceLoad load(q_, study_.study, pace(rate));
-    std::array<Record, kLatencies.size()> records;
+    std::array<LatencyRecord, kLatencies.size()> records;
     std::uint64_t good = 0;
     answered_ = 0;
     const auto timeline = pictures ? std::make_shared<ServedTimeline>() : nullptr;
@@ -223,10 +201,10 @@ class RequestService::Plays {
   }
 
   // Whether the request keeps every target itself, but those of ITL, which are of all tokens together.
-  bool note(const AnsweredRequest& a, std::array<Record, kLatencies.size()>& records,
+  bool note(const AnsweredRequest& a, std::array<LatencyRecord, kLatencies.size()>& records,
             std::size_t part) const {
     const auto add = [&](Latency of, double value) {
-      Record& r = records[static_cast<std::size_t>(of)];
+      LatencyRecord& r = records[static_cast<std::size_t>(of)];
       r.all.add(value);
       r.parts[part].add(value);
     };
@@ -239,7 +217,7 @@ class RequestService::Plays {
   }
 
   // What is of the replicas that decode, but for what is of requests: these are of both pools.
-  ServedLoadAnswer of_pair(const PairRun& run, std::array<Record, kLatencies.size()>& records,
+  ServedLoadAnswer of_pair(const PairRun& run, std::array<LatencyRecord, kLatencies.size()>& records,
                            std::uint64_t good) const {
     ServedLoadAnswer out =
         summary({run.decode, run.waiting, run.begins, run.sent, run.last_sent}, records, good, false);
@@ -259,7 +237,7 @@ class RequestService::Plays {
     return out;
   }
 
-  ServedLoadAnswer summary(const ClusterRun& run, std::array<Record, kLatencies.size()>& records,
+  ServedLoadAnswer summary(const ClusterRun& run, std::array<LatencyRecord, kLatencies.size()>& records,
                            std::uint64_t good, bool pictures) const {
     ServedLoadAnswer out;
     double busy = 0, prompting = 0, prompts = 0, answers = 0, found = 0, held = 0, running = 0;
@@ -379,6 +357,10 @@ ServiceAnswer RequestService::answer() { return plays_->answer(); }
 std::optional<ServiceAnswer> RequestService::answer(int replicas, const std::vector<std::string>& knobs,
                                                     bool gives_up) {
   return plays_->answer(replicas, knobs, gives_up);
+}
+ServiceAnswer RequestService::of_play(int replicas, const std::vector<std::string>& knobs,
+                                      ServedLoadAnswer load, double step_error) {
+  return plays_->of_play(replicas, knobs, std::move(load), step_error);
 }
 void RequestService::look_at_prices(ServiceAnswer& answer) const { plays_->look_at_prices(answer); }
 std::uint64_t RequestService::answered() const { return plays_->answered(); }

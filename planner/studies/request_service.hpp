@@ -114,7 +114,7 @@ struct ServiceAnswer {
   std::optional<RateBracket> bracket;
   long long longest = 0;           // tokens of a request and its answer, at most
   ErrorTerms step_errors;          // of the prices of a step that decodes the mean batch
-  double step_error = 0;           // of interpolated steps: largest of a cell in use
+  double step_error = 0;           // of interpolated steps: largest of a cell that the (last) play used
   std::vector<Diagnostic> narrow;  // of that step: narrow_warnings()
 };
 
@@ -142,6 +142,9 @@ class RequestService {
   /// Of an open loop on one pool of so many replicas whose engines have such knobs. `gives_up`: nothing, as
   /// soon as more requests have broken a target than may break it, whatever the others will do.
   std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up);
+  /// The same of a play whose load and step_error are known, from another process.
+  ServiceAnswer of_play(int replicas, const std::vector<std::string>& knobs, ServedLoadAnswer load,
+                        double step_error);
   /// Requests that were answered in the last play, given up or not.
   std::uint64_t answered() const;
   /// What errors of prices do to the step that decodes the mean batch of an answer, and warnings of it.

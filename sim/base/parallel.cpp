@@ -1,5 +1,7 @@
 #include "sim/base/parallel.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <latch>
 #include <mutex>
@@ -56,14 +58,23 @@ class ThreadsToBeHad {
   bool refused_ = false;
 };
 
-ThreadsToBeHad& threads_to_be_had() {
+ThreadsToBeHad& all_threads() {
   static ThreadsToBeHad all;
   return all;
 }
 
 }  // namespace
 
-std::size_t fewer_threads() { return threads_to_be_had().refused(); }
+std::size_t bound_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return thread_count(0);  // more than a set holds
+  return static_cast<std::size_t>(std::max(1, CPU_COUNT(&cores)));
+}
+
+std::size_t threads_to_be_had(std::size_t asked) { return all_threads().of(asked); }
+
+std::size_t fewer_threads() { return all_threads().refused(); }
 
 std::size_t thread_count(int asked) {
   return asked > 0 ? static_cast<std::size_t>(asked)
@@ -73,7 +84,7 @@ std::size_t thread_count(int asked) {
 void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
                   const std::function<void(std::size_t index, std::size_t slot)>& body) {
   // Nothing is shared out, and a loop inside another does not hold the outer one to one thread.
-  const std::size_t threads = threads_to_be_had().of(std::min(asked, std::max<std::size_t>(end - begin, 1)));
+  const std::size_t threads = all_threads().of(std::min(asked, std::max<std::size_t>(end - begin, 1)));
   if (threads == 1) {
     for (std::size_t i = begin; i < end; ++i) {
       check_cancelled();

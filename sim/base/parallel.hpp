@@ -9,6 +9,12 @@ namespace shardline {
 /// `asked` threads, or as many as there are cores where none are asked for.
 std::size_t thread_count(int asked);
 
+/// Cores that this process may run on: all, unless it was bound to some (taskset, mpirun --bind-to).
+std::size_t bound_cores();
+
+/// So many of `asked` threads as the system makes; a refusal is kept for fewer_threads().
+std::size_t threads_to_be_had(std::size_t asked);
+
 /// 0, or where the system refused to make a thread, how many loops have run on since.
 std::size_t fewer_threads();
 

@@ -1,0 +1,230 @@
+#include "planner/studies/deployment_jobs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "planner/search/candidates.hpp"
+#include "planner/serving/plan_steps.hpp"
+#include "planner/studies/plan_load.hpp"
+#include "planner/studies/served_bytes.hpp"
+#include "sim/base/cancel.hpp"
+#include "sim/base/error.hpp"
+#include "sim/base/packed.hpp"
+#include "sim/base/sha256.hpp"
+
+namespace shardline {
+
+// A plan that is played, with all that is found once for all its plays.
+struct DeploymentJobs::Server {
+  Server(const Study& study, ServiceQuestion asked,
+         const std::function<void(std::uint64_t, std::uint64_t)>& step)
+      : question(std::move(asked)), service(study, question, step) {}
+  ServiceQuestion question;
+  RequestService service;
+  std::vector<std::unique_ptr<DeploymentBounds>>
+      bounds;  // by setting of the question; nullptr: it has it not
+};
+
+struct DeploymentJobs::Slot {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Server>> idle;
+};
+
+// A server that nobody else plays on, which is there for the next when this ends.
+class DeploymentJobs::Lease {
+ public:
+  Lease(const DeploymentJobs& jobs, std::size_t server) : slot_(*jobs.servers_.at(server)) {
+    {
+      const std::lock_guard lock(slot_.mutex);
+      if (!slot_.idle.empty()) {
+        server_ = std::move(slot_.idle.back());
+        slot_.idle.pop_back();
+      }
+    }
+    if (!server_) server_ = jobs.made(server);
+  }
+  ~Lease() {
+    const std::lock_guard lock(slot_.mutex);
+    slot_.idle.push_back(std::move(server_));
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  Server* operator->() const { return server_.get(); }
+
+ private:
+  Slot& slot_;
+  std::unique_ptr<Server> server_;
+};
+
+DeploymentJobs::DeploymentJobs(const Study& study, const DeploymentQuestion& question)
+    : study_(study), question_(question), step_([](std::uint64_t, std::uint64_t) { check_cancelled(); }) {
+  find_plans();
+  for (std::size_t i = 0; i < plans_.size(); ++i) servers_.push_back(std::make_unique<Slot>());
+}
+
+DeploymentJobs::~DeploymentJobs() = default;
+
+void DeploymentJobs::find_plans() {
+  SearchOptions o = study_.sweep().search;
+  std::erase_if(o.gpus, [&](int gpus) { return gpus > question_.most_gpus; });
+  SearchResult ignored;
+  std::vector<Plan> plans;
+  for (const Candidate& c : enumerate_candidates(study_.study, o, ignored)) {
+    const Plan sharding = sharding_of(c.plan);
+    if (std::find(plans.begin(), plans.end(), sharding) == plans.end()) plans.push_back(sharding);
+  }
+  for (Plan& plan : plans) {
+    if (const auto why = no_play(study_.study, plan))
+      not_played_.emplace_back(plan, *why);
+    else
+      plans_.push_back(std::move(plan));
+  }
+  if (!plans_.empty()) return;
+  std::vector<std::string> details;
+  for (const auto& [plan, why] : not_played_) details.push_back(to_string(plan) + ": " + why);
+  constexpr std::size_t kShown = 3;
+  if (details.size() > kShown) details.resize(kShown);
+  if (details.empty())
+    details.push_back("no plan fits, or the engine starts none: plan without --slo says why");
+  throw UserError({Diagnostic{{}, "no plan whose requests can be played", std::move(details)}});
+}
+
+std::unique_ptr<DeploymentJobs::Server> DeploymentJobs::made(std::size_t server) const {
+  ServiceQuestion asked = question_.load;
+  asked.plan = plans_[server];
+  asked.replicas = question_.most_gpus / asked.plan.gpus();  // whose memory is asked for
+  asked.knobs.clear();
+  auto out = std::make_unique<Server>(study_, std::move(asked), step_);
+  const OfferedLoad offered = out->service.offered();
+  out->bounds.resize(question_.knobs.size());
+  for (std::size_t k = 0; k < question_.knobs.size(); ++k) {
+    try {
+      const ServiceKnobs knobs = out->service.knobs(question_.knobs[k]);
+      out->bounds[k] = std::make_unique<DeploymentBounds>(out->service, knobs, offered, out->question,
+                                                          study_.study.engine->host.path);
+    } catch (const UserError&) {  // refuse_setting() says what it is
+    }
+  }
+  return out;
+}
+
+std::vector<std::size_t> DeploymentJobs::settings(std::size_t server) {
+  std::vector<std::size_t> out;
+  try {
+    const Lease s(*this, server);
+    for (std::size_t k = 0; k < s->bounds.size(); ++k) {
+      if (s->bounds[k]) out.push_back(k);
+    }
+  } catch (const UserError&) {  // a plan that cannot be asked has none
+  }
+  return out;
+}
+
+void DeploymentJobs::refuse_setting(std::size_t server, std::size_t setting) {
+  Lease(*this, server)->service.knobs(question_.knobs[setting]);
+  SL_CHECK(false, "a plan that has the setting");
+}
+
+TriedDeployment DeploymentJobs::tried(const DeploymentJob& job) {
+  const Lease s(*this, job.server);
+  const int replicas = job.gpus / plans_[job.server].gpus();
+  const bool whole = job.what == DeploymentJob::What::whole || question_.exhaustive;
+  TriedDeployment out;
+  if (!whole) {
+    out.by = s->bounds.at(job.setting)->rules_out(replicas);
+    if (out.by) return out;
+  }
+  auto answer = s->service.answer(replicas, question_.knobs.at(job.setting), !whole);
+  out.requests = s->service.answered();
+  if (!answer) {
+    out.by = RuledOut::early;
+    return out;
+  }
+  if (!answer->load.met) out.by = RuledOut::whole;
+  out.played = TriedDeployment::Play{std::move(answer->load), answer->step_error};
+  return out;
+}
+
+PlayedDeployment DeploymentJobs::told(std::size_t server, int gpus, std::size_t setting,
+                                      TriedDeployment::Play play) {
+  PlayedDeployment out;
+  out.answer = Lease(*this, server)
+                   ->service.of_play(gpus / plans_[server].gpus(), question_.knobs[setting],
+                                     std::move(play.load), play.step_error);
+  for (const TargetResult& t : out.answer.load.targets)
+    out.used = std::max(out.used, t.measured / t.target.most.value);
+  return out;
+}
+
+void DeploymentJobs::look_at_prices(std::size_t server, PlayedDeployment& played) {
+  Lease(*this, server)->service.look_at_prices(played.answer);
+}
+
+namespace {
+
+template <class Archive, class Job>
+void pack_job(Archive& archive, Job& job) {
+  auto& [what, server, gpus, setting] = job;
+  archive(what, server, gpus, setting);
+}
+
+}  // namespace
+
+std::string DeploymentJobs::bytes_of(const DeploymentJob& job) {
+  Packer out;
+  pack_job(out, job);
+  return std::move(out).bytes();
+}
+
+std::string DeploymentJobs::done(std::string_view bytes) {
+  DeploymentJob job;
+  Unpacker in(bytes);
+  pack_job(in, job);
+  Packer out;
+  if (job.what == DeploymentJob::What::settings) {
+    out(settings(job.server));
+    return std::move(out).bytes();
+  }
+  const TriedDeployment result = tried(job);
+  out(result.by, result.requests, result.played.has_value());
+  if (result.played) out(to_bytes(result.played->load), result.played->step_error);
+  return std::move(out).bytes();
+}
+
+std::vector<std::size_t> DeploymentJobs::settings_in(std::string_view result) {
+  std::vector<std::size_t> out;
+  Unpacker in(result);
+  in(out);
+  return out;
+}
+
+TriedDeployment DeploymentJobs::tried_in(std::string_view result) {
+  TriedDeployment out;
+  bool played = false;
+  Unpacker in(result);
+  in(out.by, out.requests, played);
+  if (!played) return out;
+  std::string load;
+  TriedDeployment::Play& play = out.played.emplace();
+  in(load, play.step_error);
+  play.load = served_load(load);
+  return out;
+}
+
+std::string DeploymentJobs::digest() {
+  Sha256 all;
+  for (const Plan& plan : plans_) all.add(to_string(plan) + "\n");
+  for (const auto& setting : question_.knobs) all.add(fmt::format("{}\n", fmt::join(setting, " ")));
+  const ServiceQuestion& q = question_.load;
+  all.add(fmt::format("{} {} {} {} {} {} {}", q.input, q.output, q.rate, q.requests, q.seed,
+                      question_.most_gpus, question_.exhaustive));
+  PlanStepTimes times(study_.study, plans_.front(), study_.sweep().search.all_reduce);
+  for (const StepBatch& step : {StepBatch{1, 1000, 1000, {}}, StepBatch{0, 0, 0, {{512, 0}}}})
+    all.add(fmt::format(" {:x}", std::bit_cast<std::uint64_t>(times.of(step).value)));
+  return all.hex().substr(0, 16);
+}
+
+}  // namespace shardline

@@ -1,0 +1,92 @@
+// What a search for the cheapest deployment plays, piece by piece, in this process or in another.
+// planner/README.md [P35].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "planner/studies/deployment.hpp"
+#include "planner/studies/deployment_bounds.hpp"
+
+namespace shardline {
+
+/// A piece of work, and of which plan. All pieces of one plan share its times of steps.
+struct DeploymentJob {
+  enum class What : std::uint8_t {
+    settings,   // which of the question's settings the plan has, and bounds of each
+    candidate,  // with one of them, and as many replicas as so many GPUs hold
+    whole,      // likewise, played to its end
+  };
+  What what = What::settings;
+  std::size_t server = 0;  // index of the plan
+  int gpus = 0;
+  std::size_t setting = 0;  // index among the question's
+};
+
+/// What came of one candidate.
+struct TriedDeployment {
+  std::optional<RuledOut> by;  // nothing: it meets
+  struct Play {
+    ServedLoadAnswer load;
+    double step_error = 0;
+  };
+  std::optional<Play> played;  // to its end
+  std::uint64_t requests = 0;  // answered
+};
+
+/// Plans that can be played, and pieces of work on them. The same in every process that is asked the same.
+class DeploymentJobs {
+ public:
+  /// Both live as long as this. Throws UserError where no plan is left.
+  DeploymentJobs(const Study& study, const DeploymentQuestion& question);
+  ~DeploymentJobs();
+
+  const std::vector<Plan>& plans() const { return plans_; }
+  /// Plans that the engine starts and whose requests cannot be played, each with the reason.
+  std::vector<std::pair<Plan, std::string>> take_not_played() { return std::move(not_played_); }
+
+  /// Of What::settings: those that the plan has.
+  std::vector<std::size_t> settings(std::size_t server);
+  /// Throws what is wrong with a setting of a plan that has it not.
+  [[noreturn]] void refuse_setting(std::size_t server, std::size_t setting);
+  /// Of What::candidate and What::whole; the plan has the setting.
+  TriedDeployment tried(const DeploymentJob& job);
+  /// What was played, with its question and what its prices are off.
+  PlayedDeployment told(std::size_t server, int gpus, std::size_t setting, TriedDeployment::Play play);
+  void look_at_prices(std::size_t server, PlayedDeployment& played);
+
+  /// Any job of another process, and its result, as bytes.
+  std::string done(std::string_view job);
+  static std::string bytes_of(const DeploymentJob& job);
+  static std::vector<std::size_t> settings_in(std::string_view result);
+  static TriedDeployment tried_in(std::string_view result);
+  /// What processes must agree on before they share work: plans, the load, and what two steps take to the
+  /// bit, which another processor or other data may change.
+  std::string digest();
+
+ private:
+  struct Server;
+  class Lease;
+
+  std::unique_ptr<Server> made(std::size_t server) const;
+  void find_plans();
+
+  const Study& study_;
+  const DeploymentQuestion& question_;
+  std::vector<Plan> plans_;
+  std::vector<std::pair<Plan, std::string>> not_played_;
+  std::function<void(std::uint64_t, std::uint64_t)> step_;
+  // By plan, once it is asked for: as many as were played at once.
+  struct Slot;
+  std::vector<std::unique_ptr<Slot>> servers_;
+};
+
+}  // namespace shardline
