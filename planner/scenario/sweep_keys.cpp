@@ -149,8 +149,10 @@ namespace {
 std::vector<int> batches_of(const std::vector<int>& users, int most_groups) {
   std::vector<int> out;
   for (const int n : users) {
-    for (int groups = 1; groups <= std::min(n, most_groups); ++groups) {
-      if (n % groups == 0) out.push_back(n / groups);
+    for (int least = 1; least <= n / least; ++least) {  // of a pair of divisors
+      if (n % least != 0) continue;
+      if (least <= most_groups) out.push_back(n / least);
+      if (n / least <= most_groups) out.push_back(least);
     }
   }
   std::sort(out.begin(), out.end());
