@@ -11,6 +11,7 @@
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/trace.hpp"
 #include "planner/studies/plan_load.hpp"
+#include "planner/studies/replica_failures.hpp"
 #include "planner/studies/simulated_plan.hpp"
 #include "sim/base/error.hpp"
 
@@ -126,6 +127,7 @@ ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
   }
   q.requests = static_cast<std::uint64_t>(asked.requests);
   q.replicas = asked.replicas;
+  q.failures = parse_failures(option("failure"), asked.failures, asked.replicas);
   require_in(option("prefill-replicas"), asked.prefill_replicas, 1, kMostReplicas);
   require_in(option("max-local-prefill"), asked.max_local_prefill, 0, std::int64_t{1} << 30);
   if (asked.prefill.empty() &&
@@ -138,6 +140,9 @@ ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
         fmt::format("{} needs {}, the plan of the pool that decodes: the search answers with plans "
                     "that do both",
                     option("prefill"), option("plan")));
+  if (!asked.prefill.empty() && !asked.failures.empty())
+    throw UserError(fmt::format("{}: replicas of a pair of pools do not die yet: leave it out, or {}",
+                                option("failure"), option("prefill")));
   q.seed = static_cast<std::uint64_t>(asked.seed);
   q.knobs = asked.knobs;
   q.largest_rate = q.users == 0 && q.rate <= 0 && q.trace.empty();

@@ -86,6 +86,8 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.sent = static_cast<long long>(load.sent);
   r.answered = static_cast<long long>(load.answered);
   r.refused = static_cast<long long>(load.refused);
+  r.retried = static_cast<long long>(load.retried);
+  r.unserved = static_cast<long long>(load.unserved);
   r.preemptions = static_cast<long long>(load.preemptions);
   r.steps = static_cast<long long>(load.steps);
   r.seconds = load.seconds;
@@ -97,6 +99,7 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.time_with_prompts = load.prompting;
   r.time_decoding = load.decoding;
   r.time_idle = load.idle;
+  r.time_down = load.down;
   r.running = load.running;
   r.waiting = load.waiting;
   r.kv_held = load.kv_held;

@@ -35,6 +35,7 @@ struct ServeQuestion {
   std::vector<std::string> prefill_knobs = {};
   long long max_local_prefill = 0;
   std::string router;
+  std::vector<std::string> failures = {};
   long long seed = 1;
   std::vector<std::string> knobs;
 };
@@ -77,6 +78,7 @@ struct Fields<ServeQuestion> {
     field("max_local_prefill", &Q::max_local_prefill,
           "tokens of prompts at most that the plan that decodes computes itself; 0: none");
     field("router", &Q::router, "`round_robin` (or empty), `least_kv` or `prefix`");
+    field("failures", &Q::failures, "replicas that die: `0 at 60 s for 5 min`, without `for` for good");
     field("seed", &Q::seed, "of arrivals and lengths");
     field("knobs", &Q::knobs, "options of the engine: `max_num_seqs=256`");
   }
@@ -248,6 +250,8 @@ struct ServeResult {
   long long sent = 0;
   long long answered = 0;
   long long refused = 0;
+  long long retried = 0;
+  long long unserved = 0;
   long long preemptions = 0;
   long long steps = 0;
   double seconds = 0;
@@ -259,6 +263,7 @@ struct ServeResult {
   double time_with_prompts = 0;
   double time_decoding = 0;
   double time_idle = 0;
+  double time_down = 0;
   double running = 0;
   double waiting = 0;
   double kv_held = 0;
@@ -280,7 +285,8 @@ struct Fields<ServeResult> {
     field("setting", &R::setting, "what all numbers are of");
     field("question", &R::question, "what was asked");
     field("knobs", &R::knobs, "of the engine, in each attention group");
-    field("met", &R::met, "whether all targets are met, nobody was refused and the load drains");
+    field("met", &R::met,
+          "whether all targets are met, nobody was refused or left unserved and the load drains");
     field("largest_rate", &R::largest_rate, "where it was asked for; then all numbers are of its lower end");
     field("pools", &R::pools, "of a pool that prefills and one that decodes; null: one pool does both");
     field("latencies", &R::latencies, "what users see");
@@ -289,6 +295,8 @@ struct Fields<ServeResult> {
     field("sent", &R::sent, "requests");
     field("answered", &R::answered, "of them");
     field("refused", &R::refused, "by the engine's own rule: longer than `max_model_len`");
+    field("retried", &R::retried, "times that a request lost its replica and was sent to another");
+    field("unserved", &R::unserved, "requests that still wait for a replica when none comes back");
     field("preemptions", &R::preemptions, "times that a request lost its KV, to be computed anew");
     field("steps", &R::steps, "of all replicas");
     field("seconds", &R::seconds, "until the last answer");
@@ -300,6 +308,7 @@ struct Fields<ServeResult> {
     field("time_with_prompts", &R::time_with_prompts, "of the replicas' time, 0 to 1: steps with prompts");
     field("time_decoding", &R::time_decoding, "likewise steps that decode alone");
     field("time_idle", &R::time_idle, "likewise without anything to do");
+    field("time_down", &R::time_down, "likewise dead");
     field("running", &R::running, "requests that have begun, mean over the steps of a replica");
     field("waiting", &R::waiting, "requests of all replicas that have not, mean when one comes");
     field("kv_held", &R::kv_held, "of the KV cache, 0 to 1, mean over steps");

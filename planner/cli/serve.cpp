@@ -26,7 +26,7 @@ struct ServeOptions {
   std::optional<std::string> think;
   int replicas = 1, prefill_replicas = 1;
   std::string prefill, max_local_prefill;
-  std::vector<std::string> knobs, prefill_knobs;
+  std::vector<std::string> knobs, prefill_knobs, failures;
   QuestionOptions question;
   EngineOptions engine;
 };
@@ -66,6 +66,11 @@ void declare(Arguments& a, ServeOptions& o) {
       "none)");
   a.add("--router", o.router, "Which replica a request goes to")
       .one_of({"round_robin", "least_kv", "prefix"});
+  a.add(
+       "--failure", o.failures,
+       "\"0 at 60 s for 5 min\": a replica dies so long after the beginning, and is back with an empty cache "
+       "(without for: never); its requests begin anew on others; again for more")
+      .each();
   a.add("--seed", o.seed, "Of arrivals and lengths (default: 1)").range(0, 1'000'000'000'000'000);
   a.add("--knob", o.knobs,
         "NAME=VALUE: an option of the engine, for instance max_num_seqs=256 of vLLM; again for more")
@@ -113,6 +118,7 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
   if (!o.max_local_prefill.empty())
     q.max_local_prefill = asked_tokens("--max-local-prefill", o.max_local_prefill);
   q.router = o.router;
+  q.failures = o.failures;
   q.seed = o.seed.value_or(1);
   q.knobs = o.knobs;
   return q;

@@ -12,6 +12,7 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/plan_load.hpp"
+#include "planner/studies/replica_failures.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -149,6 +150,7 @@ std::string counts_text(const ServiceAnswer& a) {
   if (l.refused > 0)
     out += fmt::format("; {} refused: longer than {} tokens with a token of answer", l.refused,
                        a.knobs.longest());
+  if (l.unserved > 0) out += fmt::format("; {} LEFT WITHOUT A REPLICA, for none comes back", l.unserved);
   if (l.found > 0) out += fmt::format("; {} of prompts found in the prefix cache", percent(l.found));
   return out;
 }
@@ -156,11 +158,12 @@ std::string counts_text(const ServiceAnswer& a) {
 std::string use_text(const ServiceAnswer& a) {
   const ServedLoadAnswer& l = a.load;
   return fmt::format(
-      "time of the GPUs{}: {} steps with prompts, {} steps that decode alone, {} idle; {:.1f} requests run "
+      "time of the GPUs{}: {} steps with prompts, {} steps that decode alone, {} idle{}; {:.1f} requests run "
       "and "
       "{:.1f} wait on average; KV {} held, {} at most; {} preemptions",
-      l.pair ? " that decode" : "", percent(l.prompting), percent(l.decoding), percent(l.idle), l.running,
-      l.waiting, percent(l.kv_held), percent(l.kv_most), l.preemptions);
+      l.pair ? " that decode" : "", percent(l.prompting), percent(l.decoding), percent(l.idle),
+      l.down > 0 ? fmt::format(", {} down", percent(l.down)) : "", l.running, l.waiting, percent(l.kv_held),
+      percent(l.kv_most), l.preemptions);
 }
 
 namespace {
@@ -194,6 +197,17 @@ std::string pair_text(const ServedPair& p) {
   return out;
 }
 
+// Which replicas die, and what becomes of their requests.
+std::string failures_text(const ServiceAnswer& a) {
+  std::vector<std::string> each;
+  for (const ReplicaFailure& f : a.question.failures) each.push_back(to_string(f));
+  return fmt::format(
+      "replicas die: {}; {} requests lost theirs and began anew elsewhere, from their first sending; ITL is "
+      "of lost tokens, "
+      "too",
+      fmt::join(each, ", "), a.load.retried);
+}
+
 std::string bracket_text(const ServiceAnswer& a) {
   const RateBracket& b = *a.bracket;
   if (b.low <= 0)
@@ -224,6 +238,7 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
                             q.prefill->gpus() + q.plan.gpus() * q.replicas)) +
            line("its engine: " + engine_line(study, *a.prefill_knobs));
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
+  if (!q.failures.empty()) out += line(failures_text(a));
   if (plan.dp > 1) out += line(groups_line(a.knobs, plan));
   const Case& c = study.study;
   const std::string cache = assumed_cache_text(c);

@@ -18,17 +18,34 @@ class Cluster {
  public:
   Cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
           const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
-          const PlayedEngine::Answered& answered, ServedTimeline* timeline, ReplicaGroups groups)
-      : router_(router, times.size()), load_(load), answered_(answered), timeline_(timeline) {
+          const PlayedEngine::Answered& answered, ServedTimeline* timeline, ReplicaGroups groups,
+          const ClusterFailures& failures)
+      : router_(router, times.size()),
+        load_(load),
+        answered_(answered),
+        timeline_(timeline),
+        times_(times),
+        groups_(groups),
+        failures_(failures) {
     coming_.resize(times.size());
+    in_.resize(times.size());
+    engines_.resize(times.size());
+    renewed_.resize(times.size());
+    past_.resize(times.size());
+    for (const ReplicaFailure& f : failures.all) {
+      SL_CHECK(f.replica < times.size() && f.down < f.up && f.down >= Seconds(0),
+               "a replica dies and is back later");
+      events_.push_back({f.down, f.replica, false});
+      if (f.up.value < kNever) events_.push_back({f.up, f.replica, true});
+    }
+    // Of equal times who is back first: others' requests may go there.
+    std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
+      return a.time < b.time || (a.time == b.time && a.up && !b.up);
+    });
     for (std::size_t i = 0; i < times.size(); ++i) {
       std::vector<Scheduler*> own;
       for (std::size_t g = 0; g < groups.count; ++g) own.push_back(schedulers[i * groups.count + g].get());
-      PlayedEngine::Stepped stepped;
-      if (timeline != nullptr) stepped = [timeline, i](const PlayedStep& s) { timeline->add(i, s); };
-      engines_.push_back(std::make_unique<PlayedEngine>(
-          std::move(own), groups, *times[i], true, [this, i](const AnsweredRequest& a) { leave(i, a); },
-          std::move(stepped)));
+      start(i, std::move(own));
     }
   }
 
@@ -38,19 +55,25 @@ class Cluster {
       check_cancelled();  // an event is a stretch of steps of a whole batch, which may take a millisecond
       if (step && events++ % 256 == 0) step(done_);
       const Seconds next = more_ ? load_.arrivals->next_time() : Seconds(kNever);
+      const Seconds event = next_event_ < events_.size() ? events_[next_event_].time : Seconds(kNever);
       // Who is on the way to an engine reaches it a path later; none comes before those sent so far.
-      const Seconds until = next + load_.path;
-      if (deliver()) continue;
+      const Seconds until = std::min(next + load_.path, event);
+      if (deliver(event)) continue;
       PlayedEngine* last = nullptr;  // furthest behind
       std::size_t at = 0;
       for (std::size_t i = 0; i < engines_.size(); ++i) {
-        PlayedEngine& e = *engines_[i];
-        if (e.idle() || e.now() >= until || (last != nullptr && e.now() >= last->now())) continue;
-        last = &e;
+        PlayedEngine* const e = engines_[i].get();
+        if (e == nullptr || e->idle() || e->dead() || e->now() >= until ||
+            (last != nullptr && e->now() >= last->now()))
+          continue;
+        last = e;
         at = i;
       }
       if (last != nullptr) {
         last->play(coming_[at].empty() ? until : std::min(until, coming_[at].front().request.arrival));
+      } else if (event <= next && event.value < kNever) {
+        if (done_ == out_.sent && !more_) break;  // nobody is there to notice
+        happen(events_[next_event_++]);
       } else if (next.value < kNever) {
         send(requests);
       } else {
@@ -68,22 +91,88 @@ class Cluster {
     TraceRequest request;
     Arrival arrival;
   };
+  // A replica dies, or is back.
+  struct Event {
+    Seconds time;
+    std::size_t replica = 0;
+    bool up = false;
+  };
 
-  // The next one that has reached its engine, if there is one.
-  bool deliver() {
+  void start(std::size_t i, std::vector<Scheduler*> schedulers) {
+    PlayedEngine::Stepped stepped;
+    if (timeline_ != nullptr) stepped = [this, i](const PlayedStep& s) { timeline_->add(i, s); };
+    engines_[i] = std::make_unique<PlayedEngine>(
+        std::move(schedulers), groups_, *times_[i], true,
+        [this, i](const AnsweredRequest& a) { leave(i, a); }, std::move(stepped));
+    const auto dies = std::find_if(events_.begin() + static_cast<std::ptrdiff_t>(next_event_), events_.end(),
+                                   [i](const Event& e) { return e.replica == i && !e.up; });
+    if (dies != events_.end()) engines_[i]->die_at(dies->time);
+  }
+
+  void happen(const Event& e) {
+    if (e.up) {
+      std::vector<Scheduler*> own;
+      renewed_[e.replica].clear();
+      for (std::size_t g = 0; g < groups_.count; ++g) {
+        renewed_[e.replica].push_back(failures_.scheduler());
+        own.push_back(renewed_[e.replica].back().get());
+      }
+      start(e.replica, std::move(own));
+      engines_[e.replica]->wake(e.time);
+      router_.up(e.replica);
+      for (Coming& c : std::exchange(homeless_, {})) send_again(std::move(c), e.time);
+      return;
+    }
+    std::vector<Coming> lost;  // in the order in which they were sent
+    for (auto& [number, c] : in_[e.replica]) lost.push_back(std::move(c));
+    for (Coming& c : coming_[e.replica]) lost.push_back(std::move(c));
+    in_[e.replica].clear();
+    coming_[e.replica].clear();
+    accepted_[e.replica] = 0;
+    merge(past_[e.replica], engines_[e.replica]->take_served());
+    engines_[e.replica].reset();
+    router_.down(e.replica);
+    out_.retried += lost.size();
+    for (Coming& c : lost) send_again(std::move(c), e.time);
+  }
+
+  // By the router, which knows that the replica is gone as soon as it is; the way from a user is not gone
+  // again.
+  void send_again(Coming c, Seconds now) {
+    c.request.arrival = now;
+    give(std::move(c), now);
+  }
+
+  void give(Coming c, Seconds now) {
+    if (!router_.any_up()) {
+      homeless_.push_back(std::move(c));
+      return;
+    }
+    std::deque<Coming>& to = coming_[route(c, now)];
+    const auto place = std::upper_bound(to.begin(), to.end(), c, [](const Coming& a, const Coming& b) {
+      return a.request.arrival < b.request.arrival;
+    });
+    to.insert(place, std::move(c));
+  }
+
+  // The next one that has reached its engine before `event`, if there is one: engines are ahead of that, and
+  // who loses a replica then comes before those that are still on their way.
+  bool deliver(Seconds event) {
     for (std::size_t i = 0; i < engines_.size(); ++i) {
       if (coming_[i].empty()) continue;
       PlayedEngine& e = *engines_[i];
-      const Coming& c = coming_[i].front();
-      if (!e.idle() && c.request.arrival > e.now()) continue;
+      Coming& c = coming_[i].front();
+      if (e.dead() || c.request.arrival > event || (!e.idle() && c.request.arrival > e.now())) continue;
       if (e.take(c.request, c.arrival.time)) {
-        in_[i].emplace(accepted_[i]++, c.arrival);
         router_.took(i, static_cast<double>(c.request.input));
+        // What is lost is sent again; else only who is answered is of interest.
+        if (failures_.all.empty()) c.request = {};
+        in_[i].emplace(accepted_[i]++, std::move(c));
       } else if (load_.closed) {
         // Who is refused comes again, as after an answer.
         load_.arrivals->completed(c.arrival, std::max(e.now(), c.arrival.time));
       }
-      coming_[i].erase(coming_[i].begin());
+      coming_[i].pop_front();
       return true;
     }
     return false;
@@ -96,24 +185,28 @@ class Cluster {
       more_ = false;
       return;
     }
-    c.request.arrival = c.arrival.time + load_.path;
-    const std::size_t to = route(c);
-    note(c.arrival.time);
-    coming_[to].push_back(std::move(c));
+    const Seconds sent = c.arrival.time;
+    c.request.arrival = sent + load_.path;
+    note(sent);
+    give(std::move(c), sent);
     ++out_.sent;
-    out_.last_sent = coming_[to].back().arrival.time;
+    out_.last_sent = sent;
     more_ = out_.sent < requests;
   }
 
-  std::size_t route(const Coming& c) {
-    if (load_.closed) return c.arrival.user % engines_.size();
-    return router_.route(c.request, c.arrival.time);
+  // A replica that is up. Users of a closed loop keep to theirs as long as it is.
+  std::size_t route(const Coming& c, Seconds now) {
+    if (!load_.closed) return router_.route(c.request, now);
+    std::size_t out = c.arrival.user % engines_.size();
+    while (!router_.is_up(out)) out = (out + 1) % engines_.size();
+    return out;
   }
 
   // How many wait when one more comes.
   void note(Seconds now) {
     double waiting = 0;
-    for (const auto& e : engines_) waiting += static_cast<double>(e->waiting());
+    for (const auto& e : engines_) waiting += e ? static_cast<double>(e->waiting()) : 0;
+    waiting += static_cast<double>(homeless_.size());
     waits_.push_back({now, waiting});
   }
 
@@ -122,7 +215,7 @@ class Cluster {
     const auto it = in_[replica].find(a.number);
     SL_CHECK(it != in_[replica].end(), "who is answered was sent");
     if (!load_.closed) router_.answers(replica, static_cast<double>(a.prompt), a.last);
-    if (load_.closed) load_.arrivals->completed(it->second, a.last);
+    if (load_.closed) load_.arrivals->completed(it->second.arrival, a.last);
     in_[replica].erase(it);
     if (answered_) answered_(a);
     if (timeline_ != nullptr) timeline_->add(replica, a);
@@ -130,7 +223,15 @@ class Cluster {
 
   void finish() {
     add_waiting(waits_, out_.waiting, out_.begins);
-    for (const auto& e : engines_) out_.replicas.push_back(e->take_served());
+    Seconds end;
+    for (std::size_t i = 0; i < engines_.size(); ++i) {
+      if (engines_[i]) merge(past_[i], engines_[i]->take_served());
+      end = std::max(end, past_[i].end);
+      out_.replicas.push_back(std::move(past_[i]));
+    }
+    out_.unserved = homeless_.size();
+    for (const ReplicaFailure& f : failures_.all)
+      out_.down += std::max(Seconds(0), std::min(f.up, end) - std::min(f.down, end));
     if (timeline_ != nullptr) timeline_->finish();
   }
 
@@ -138,9 +239,17 @@ class Cluster {
   const ClusterLoad& load_;
   const PlayedEngine::Answered& answered_;
   ServedTimeline* const timeline_;  // nullptr: nobody looks
-  std::vector<std::unique_ptr<PlayedEngine>> engines_;
-  std::vector<std::deque<Coming>> coming_;                      // on their way, by replica
-  std::map<std::size_t, std::map<std::uint64_t, Arrival>> in_;  // by replica and its number there
+  const std::vector<const StepTimes*>& times_;
+  const ReplicaGroups groups_;
+  const ClusterFailures& failures_;
+  std::vector<Event> events_;
+  std::size_t next_event_ = 0;
+  std::vector<std::vector<std::unique_ptr<Scheduler>>> renewed_;  // of replicas that are back
+  std::vector<std::unique_ptr<PlayedEngine>> engines_;            // nullptr: down
+  std::vector<ServedRequests> past_;                              // what replicas served before they died
+  std::vector<std::deque<Coming>> coming_;                        // on their way, by replica
+  std::vector<std::map<std::uint64_t, Coming>> in_;               // by replica and its number there
+  std::vector<Coming> homeless_;                                  // while all are down
   std::map<std::size_t, std::uint64_t> accepted_;
   std::vector<std::pair<Seconds, double>> waits_;
   bool more_ = true;
@@ -166,10 +275,10 @@ ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& scheduler
                         const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
                         std::uint64_t requests, const PlayedEngine::Answered& answered,
                         const std::function<void(std::uint64_t)>& step, ServedTimeline* timeline,
-                        ReplicaGroups groups) {
+                        ReplicaGroups groups, const ClusterFailures& failures) {
   SL_CHECK(!times.empty() && schedulers.size() == times.size() * groups.count,
            "each replica has its times, and each of its groups a scheduler");
-  return Cluster(schedulers, times, router, load, answered, timeline, groups).run(requests, step);
+  return Cluster(schedulers, times, router, load, answered, timeline, groups, failures).run(requests, step);
 }
 
 }  // namespace shardline

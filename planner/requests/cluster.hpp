@@ -21,6 +21,18 @@ struct ClusterLoad {
   Seconds path;  // from a user to the engine, and back: before the engine has it
 };
 
+/// [R13] A replica that dies and is back with nothing, in seconds from the beginning; `up` infinite: never.
+struct ReplicaFailure {
+  std::size_t replica = 0;
+  Seconds down, up;
+};
+
+/// Those of a play, and a new scheduler for each attention group of a replica that is back.
+struct ClusterFailures {
+  std::vector<ReplicaFailure> all;  // of one replica in the order of time, none before the other's end
+  std::function<std::unique_ptr<Scheduler>()> scheduler;
+};
+
 /// What came of it.
 struct ClusterRun {
   std::vector<ServedRequests> replicas;
@@ -31,6 +43,9 @@ struct ClusterRun {
   std::vector<Seconds> begins;
   std::uint64_t sent = 0;
   Seconds last_sent;
+  std::uint64_t retried = 0;   // times that a request lost its replica and was sent again
+  std::uint64_t unserved = 0;  // requests that wait at the end for a replica that never comes back
+  Seconds down;                // of all replicas together, up to the end of the last step
 };
 
 /// Of requests that were sent at a time and found so many waiting, in their order: the means over the parts,
@@ -42,10 +57,13 @@ void add_waiting(const std::vector<std::pair<Seconds, double>>& waits, std::vect
 /// router that asks for the state of replicas each is played to the end of the step in which a request comes.
 /// `step` is called now and then and may throw to stop. What happens is added to `timeline`, if there is one.
 /// Schedulers are those of the groups of the first replica, of the second and so on; times are of replicas.
+/// [R13] Who loses a replica begins anew on another, at once, or waits until one is back; latencies are from
+/// the first sending to tokens of the replica that answers.
 ClusterRun play_cluster(const std::vector<std::unique_ptr<Scheduler>>& schedulers,
                         const std::vector<const StepTimes*>& times, Router router, const ClusterLoad& load,
                         std::uint64_t requests, const PlayedEngine::Answered& answered,
                         const std::function<void(std::uint64_t done)>& step,
-                        ServedTimeline* timeline = nullptr, ReplicaGroups groups = {});
+                        ServedTimeline* timeline = nullptr, ReplicaGroups groups = {},
+                        const ClusterFailures& failures = {});
 
 }  // namespace shardline

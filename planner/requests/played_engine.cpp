@@ -155,7 +155,7 @@ void PlayedEngine::play(Seconds until) {
   decide();
   if (!steps_.empty()) {
     tries_ = 0;
-    step(until);
+    step(std::min(until, dies_));
     return;
   }
   SL_CHECK(!idle(), "an engine that is played has requests");
@@ -204,6 +204,10 @@ void PlayedEngine::step(Seconds until) {
     steps = steps_until(stretch, until - now_, steps);
   }
   const Seconds from = now_;
+  if (from + length(stretch, steps) > dies_ && --steps == 0) {
+    die(prompts);
+    return;
+  }
   now_ = from + length(stretch, steps);
   hold(from, now_);
   account(from, length(stretch, steps), steps, prompts);
@@ -211,6 +215,14 @@ void PlayedEngine::step(Seconds until) {
   steps_.pop_front();
   for (std::size_t i = 0; i < groups_.size(); ++i)
     if (works[i] != 0) finish(groups_[i], from, stretch, steps);
+}
+
+// In the middle of a step.
+void PlayedEngine::die(bool prompts) {
+  const Seconds from = now_;
+  now_ = dies_;
+  dead_ = true;
+  account(from, now_ - from, 0, prompts);
 }
 
 // What a step that has been played up to now_ adds to what is told.
@@ -234,6 +246,7 @@ void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps, bool
   out_.running += running * took.value;
   out_.series.add(from, now_, {running, static_cast<double>(told.waiting), told.held, prompts});
   if (stepped_) stepped_(told);
+  out_.end = now_;
   out_.steps += steps;
   ++out_.events;
 }
@@ -279,8 +292,29 @@ void PlayedEngine::leave(Group& group, Scheduler::Id id) {
   group.scheduler->forget(id);
 }
 
+void merge(ServedRequests& to, const ServedRequests& more) {
+  to.ttft.merge(more.ttft);
+  to.tpot.merge(more.tpot);
+  to.itl.merge(more.itl);
+  to.e2e.merge(more.e2e);
+  to.answered += more.answered;
+  to.refused += more.refused;
+  to.preemptions += more.preemptions;
+  to.steps += more.steps;
+  to.events += more.events;
+  to.prompt_tokens += more.prompt_tokens;
+  to.found_tokens += more.found_tokens;
+  to.answer_tokens += more.answer_tokens;
+  to.end = std::max(to.end, more.end);
+  to.busy += more.busy;
+  to.prompting += more.prompting;
+  to.held += more.held;
+  to.running += more.running;
+  to.most_held = std::max(to.most_held, more.most_held);
+  to.series.merge(more.series);
+}
+
 ServedRequests PlayedEngine::take_served() {
-  out_.end = now_;
   for (const Group& g : groups_) out_.preemptions += g.scheduler->preemptions();
   return std::move(out_);
 }

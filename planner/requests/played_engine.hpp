@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "planner/requests/group_router.hpp"
@@ -47,6 +48,9 @@ struct ServedRequests {
   ServedSeries series;   // the same over time
 };
 
+/// Adds what a later engine of the same replica served.
+void merge(ServedRequests& to, const ServedRequests& more);
+
 /// [R5] Who comes during a step waits for its end. With `jump`, steps that are alike are played as one event.
 ///
 /// [R10] Attention groups have a scheduler each, and a step of all of them begins and ends together; who has
@@ -86,6 +90,10 @@ class PlayedEngine {
   /// What was served, up to now.
   ServedRequests take_served();
 
+  /// [R13] It dies then: a step that would end later does not end, and nobody gets its tokens.
+  void die_at(Seconds time) { dies_ = time; }
+  bool dead() const { return dead_; }
+
  private:
   struct Times {
     Seconds came, first, last;  // its last token, unless the scheduler counts it among others
@@ -111,6 +119,7 @@ class PlayedEngine {
   void look_at_groups();
   std::uint64_t steps_alike() const;
   void step(Seconds until);
+  void die(bool prompts);
   void account(Seconds from, Seconds took, std::uint64_t steps, bool prompts);
   void finish(Group& group, Seconds from, const DecodeStretch& stretch, std::uint64_t steps);
   bool token(Group& group, Scheduler::Id id, Seconds from, const DecodeStretch& stretch, std::uint64_t steps);
@@ -131,7 +140,8 @@ class PlayedEngine {
   std::vector<GroupRouter::Counts> counts_;
   std::uint64_t taken_ = 0;
   Seconds now_, decided_at_;
-  bool asleep_ = false;
+  bool asleep_ = false, dead_ = false;
+  Seconds dies_{std::numeric_limits<double>::infinity()};
   int tries_ = 0;  // that decided nothing, one after another
   ServedRequests out_;
 };

@@ -26,18 +26,25 @@ class ReplicaRouter {
  public:
   ReplicaRouter(Router router, std::size_t replicas);
 
-  /// The replica of a request that is sent at `now`; calls do not go back in time.
+  /// The replica of a request that is sent at `now`, one of those that are up (checked: one is); calls do not
+  /// go back in time.
   std::size_t route(const TraceRequest& request, Seconds now);
   /// A replica took a request with so many tokens of prompt.
   void took(std::size_t replica, double prompt);
   /// It answers one at `at`.
   void answers(std::size_t replica, double prompt, Seconds at);
+  /// [R13] A replica is gone with all that it had, and gets nothing until it is back, with nothing.
+  void down(std::size_t replica);
+  void up(std::size_t replica) { up_[replica] = 1; }
+  bool is_up(std::size_t replica) const { return up_[replica] != 0; }
+  bool any_up() const;
 
  private:
   struct Leaving {
     Seconds at;
     std::size_t replica;
     double prompt;
+    std::uint64_t life;  // of the replica, that it was sent in
     bool operator>(const Leaving& other) const { return at > other.at; }
   };
   std::size_t best_of(const TraceRequest& request) const;
@@ -47,6 +54,8 @@ class ReplicaRouter {
   std::vector<double> laden_;  // tokens of prompts in each replica, when the last request was sent
   std::priority_queue<Leaving, std::vector<Leaving>, std::greater<>> leaving_;
   std::vector<std::unordered_set<BlockHash>> sent_;
+  std::vector<char> up_;
+  std::vector<std::uint64_t> lives_;  // how often each went down
 };
 
 }  // namespace shardline

@@ -176,8 +176,9 @@ class RequestService::Plays {
           pools_->play(times_, q_.replicas, q_.router, load.load(), q_.requests, answered, step);
       return of_pair(run, records, good);
     }
+    const ClusterFailures failures{q_.failures, [this] { return scheduler_of(knobs_); }};
     const ClusterRun run = play_cluster(schedulers, times, q_.router, load.load(), q_.requests, answered,
-                                        step, timeline.get(), groups);
+                                        step, timeline.get(), groups, failures);
     ServedLoadAnswer out = summary(run, records, good, pictures);
     out.timeline = timeline;
     return out;
@@ -219,8 +220,8 @@ class RequestService::Plays {
   // What is of the replicas that decode, but for what is of requests: these are of both pools.
   ServedLoadAnswer of_pair(const PairRun& run, std::array<LatencyRecord, kLatencies.size()>& records,
                            std::uint64_t good) const {
-    ServedLoadAnswer out =
-        summary({run.decode, run.waiting, run.begins, run.sent, run.last_sent}, records, good, false);
+    ServedLoadAnswer out = summary({run.decode, run.waiting, run.begins, run.sent, run.last_sent, 0, 0, {}},
+                                   records, good, false);
     double found = 0, prompts = 0;
     for (const ServedRequests& r : run.prefill) {
       out.refused += r.refused;
@@ -259,12 +260,15 @@ class RequestService::Plays {
       found += static_cast<double>(r.found_tokens);
     }
     out.sent = run.sent;
+    out.retried = run.retried;
+    out.unserved = run.unserved;
     const double all = out.seconds * static_cast<double>(run.replicas.size());
     const double gpus = q_.plan.gpus() * static_cast<double>(run.replicas.size());
     if (all > 0) {
       out.prompting = prompting / all;
       out.decoding = (busy - prompting) / all;
-      out.idle = std::max(0.0, 1 - busy / all);
+      out.down = run.down.value / all;
+      out.idle = std::max(0.0, 1 - busy / all - out.down);
       out.requests_per_s = static_cast<double>(out.answered) / out.seconds;
       out.goodput = static_cast<double>(good) / out.seconds;
       out.output_per_s_gpu = answers / out.seconds / gpus;
@@ -285,7 +289,7 @@ class RequestService::Plays {
       out.targets.push_back({t, measured, of.count() > 0 && measured <= t.most.value});
       out.met = out.met && out.targets.back().met;
     }
-    out.met = out.met && out.refused == 0 && out.answered > 0 && !out.growth_per_s;
+    out.met = out.met && out.refused == 0 && out.unserved == 0 && out.answered > 0 && !out.growth_per_s;
     return out;
   }
 

@@ -52,6 +52,7 @@ struct ServiceQuestion {
   int replicas = 1;
   std::optional<PrefillQuestion> prefill{};  // then the plan above decodes only, both under one router
   Router router = Router::round_robin;
+  std::vector<ReplicaFailure> failures = {};  // of those of one pool [R13]
   std::uint64_t seed = 1;
   bool pictures = false;           // whether the answer has a timeline and curves, too
   std::vector<std::string> knobs;  // "max_num_seqs=256"
@@ -80,7 +81,7 @@ struct TargetResult {
 struct ServedLoadAnswer {
   std::array<ToldLatency, kLatencies.size()> latencies;  // in the order of kLatencies
   std::vector<TargetResult> targets;
-  bool met = true;  // every target, nobody refused, and the load drains
+  bool met = true;  // every target, nobody refused or left without a replica, and the load drains
   std::uint64_t sent = 0, answered = 0, refused = 0, preemptions = 0;
   std::uint64_t steps = 0;
   double seconds = 0;                                // from the first request to the end of the last
@@ -93,6 +94,8 @@ struct ServedLoadAnswer {
   double prompting = 0, decoding = 0, idle = 0;
   double running = 0, kv_held = 0, kv_most = 0;      // means over steps of a replica; parts of the KV cache
   double waiting = 0;                                // requests, mean over arrivals
+  double down = 0;                                   // of the replicas' time, beside the above: dead
+  std::uint64_t retried = 0, unserved = 0;           // as of ClusterRun
   ServedSeries series;                               // of all replicas, over time
   std::shared_ptr<const ServedTimeline> timeline{};  // nullptr unless pictures were asked for
   std::optional<ServedPair>

@@ -53,13 +53,13 @@ template <class Archive, MaybeConst<ServedLoadAnswer> T>
 void visit_fields(Archive& archive, T& answer) {
   auto& [latencies, targets, met, sent, answered, refused, preemptions, steps, seconds, requests_per_s,
          goodput, sent_per_s, output_per_s_gpu, input_per_s_gpu, found, prompting, decoding, idle, running,
-         kv_held, kv_most, waiting, series, timeline, pair, growth_per_s] = answer;
+         kv_held, kv_most, waiting, down, retried, unserved, series, timeline, pair, growth_per_s] = answer;
   SL_CHECK(timeline == nullptr && !pair, "a play of one pool without pictures");
   archive(latencies, targets, met, sent, answered, refused, preemptions, steps, seconds, requests_per_s,
           goodput);
   archive(sent_per_s, output_per_s_gpu, input_per_s_gpu, found, prompting, decoding, idle, running, kv_held,
           kv_most);
-  archive(waiting, series, growth_per_s);
+  archive(waiting, down, retried, unserved, series, growth_per_s);
 }
 
 std::string to_bytes(const ServedLoadAnswer& answer) {

@@ -442,6 +442,7 @@ def serve(
     lengths: str = "equal",
     replicas: int = 1,
     router: str = "round_robin",
+    failure: Sequence[str] = (),
     seed: int = 1,
     knob: Sequence[str] = (),
     prefill: str = "",
@@ -479,6 +480,7 @@ def serve(
         lengths: "equal", or "drawn": from 80 to 100 % of input and output.
         replicas: copies of the plan.
         router: which replica a request goes to: "round_robin", "least_kv" or "prefix".
+        failure: replicas that die, ``["0 at 60 s for 5 min"]``; without ``for`` they do not come back.
         seed: of arrivals and lengths.
         knob: options of the engine, ``["max_num_seqs=256"]``.
         prefill: plan of a pool of its own for prompts, under vLLM: ``plan`` then decodes what that one hands over.
@@ -512,6 +514,7 @@ def serve(
         slo=slo,
         replicas=replicas,
         router=router,
+        failures=tuple(failure),
         seed=seed,
         knobs=tuple(knob),
         prefill=prefill,

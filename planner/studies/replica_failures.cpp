@@ -1,0 +1,99 @@
+#include "planner/studies/replica_failures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <variant>
+
+#include "sim/base/error.hpp"
+#include "sim/base/units.hpp"
+
+namespace shardline {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr Seconds kLongest{1e7};  // four months
+constexpr const char* kForInstance = "expected for instance \"0 at 60 s for 5 min\"";
+
+struct Fault {
+  std::size_t at = 0;
+  std::string what;
+};
+
+// The time that stands in [begin, end).
+std::variant<Seconds, Fault> time_in(const std::string& text, std::size_t begin, std::size_t end) {
+  begin = std::min(text.find_first_not_of(' ', begin), end);
+  std::string time = text.substr(begin, end - begin);
+  time.erase(time.find_last_not_of(' ') + 1);
+  const auto parsed = parse_quantity<Seconds>(time);
+  if (const auto* wrong = std::get_if<std::string>(&parsed)) return Fault{begin, *wrong};
+  const Seconds out = std::get<Seconds>(parsed);
+  if (out < Seconds(0) || out > kLongest)
+    return Fault{begin, fmt::format("expected a time of 0 s to {:.0f} s", kLongest.value)};
+  return out;
+}
+
+std::variant<ReplicaFailure, Fault> failure_in(const std::string& text, int replicas) {
+  const std::size_t number_at = std::min(text.find_first_not_of(' '), text.size());
+  ReplicaFailure out;
+  const char* const end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data() + number_at, end, out.replica);
+  if (error != std::errc{}) return Fault{number_at, "expected the number of a replica"};
+  if (out.replica >= static_cast<std::size_t>(replicas))
+    return Fault{number_at,
+                 fmt::format("there is no replica {}: they are 0 to {}", out.replica, replicas - 1)};
+  const auto after = static_cast<std::size_t>(last - text.data());
+  const std::size_t at = text.find(" at ", after), lasts = text.find(" for ", after);
+  if (at != std::min(text.find_first_not_of(' ', after), text.size()) - 1 || at == std::string::npos)
+    return Fault{after, "expected \"at\" and a time behind the replica"};
+  const auto down = time_in(text, at + 4, std::min(lasts, text.size()));
+  if (const auto* wrong = std::get_if<Fault>(&down)) return *wrong;
+  out.down = std::get<Seconds>(down);
+  out.up = Seconds(kNever);
+  if (lasts == std::string::npos) return out;
+  const auto time = time_in(text, lasts + 5, text.size());
+  if (const auto* wrong = std::get_if<Fault>(&time)) return *wrong;
+  if (std::get<Seconds>(time) <= Seconds(0)) return Fault{lasts + 5, "expected a positive time"};
+  out.up = out.down + std::get<Seconds>(time);
+  return out;
+}
+
+}  // namespace
+
+std::vector<ReplicaFailure> parse_failures(const std::string& name, const std::vector<std::string>& texts,
+                                           int replicas) {
+  std::vector<ReplicaFailure> out;
+  std::vector<Diagnostic> faults;
+  for (const std::string& text : texts) {
+    const auto read = failure_in(text, replicas);
+    if (const auto* wrong = std::get_if<Fault>(&read))
+      faults.push_back(
+          {Location{name, 1, static_cast<int>(wrong->at) + 1, text}, wrong->what, {kForInstance}});
+    else
+      out.push_back(std::get<ReplicaFailure>(read));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const ReplicaFailure& a, const ReplicaFailure& b) { return a.down < b.down; });
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (out[j].replica == out[i].replica && out[i].down <= out[j].up)
+        faults.push_back({{},
+                          fmt::format("{} {} and {}: replica {} is down already", name, to_string(out[j]),
+                                      to_string(out[i]), out[i].replica),
+                          {}});
+    }
+  }
+  if (!faults.empty()) throw UserError(std::move(faults));
+  return out;
+}
+
+std::string to_string(const ReplicaFailure& f) {
+  const std::string down = fmt::format("{} at {}", f.replica, to_string(f.down));
+  return f.up.value < kNever ? fmt::format("{} for {}", down, to_string(f.up - f.down)) : down;
+}
+
+}  // namespace shardline
