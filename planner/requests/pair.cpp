@@ -36,7 +36,7 @@ class Pool {
     for (std::size_t i = 0; i < of.schedulers.size(); ++i) {
       schedulers.push_back(of.schedulers[i].get());
       engines.push_back(std::make_unique<PlayedEngine>(
-          *schedulers[i], *of.times, false, [i, answered](const AnsweredRequest& a) { answered(i, a); }));
+          *schedulers[i], *of.times, true, [i, answered](const AnsweredRequest& a) { answered(i, a); }));
     }
   }
   std::size_t size() const { return engines.size(); }
@@ -191,7 +191,11 @@ class Pair {
   void play(Pool& pool, std::size_t i) {
     Seconds until{kNever};
     if (!pool.coming[i].empty()) until = ways_[pool.coming[i].front()].request.arrival;
-    if (more_) until = std::min(until, load_.arrivals->next_time() + load_.path);
+    if (more_) {
+      // To the pool that decodes by way of the other one, unless prompts may stay there.
+      const bool at_once = &pool == &prefill_ || max_local_prefill_ > 0;
+      until = std::min(until, load_.arrivals->next_time() + load_.path * (at_once ? 1.0 : 2.0));
+    }
     if (&pool == &decode_) {
       until =
           std::min({until, prefill_.earliest(prefill_.size()) + load_.path, links_.earliest_of_receiver(i)});

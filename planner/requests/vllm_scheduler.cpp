@@ -336,6 +336,10 @@ void VllmScheduler::more_alike(std::uint32_t steps) {
   last.batch.longest += steps;
   decided_ += steps;
   end_steady(last, decided_);
+  // Who was named when it was looked at alone is steady now, and in its place among those whose last token
+  // this is.
+  std::sort(last.parts.begin(), last.parts.end(),
+            [&](const Part& a, const Part& b) { return requests_[a.id].place < requests_[b.id].place; });
 }
 
 Scheduler::Ended VllmScheduler::finish_steps(std::uint64_t steps) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/requests/pair.hpp"
 #include "planner/requests/play_requests.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
 #include "planner/scenario/shipped.hpp"
@@ -169,6 +170,54 @@ void BM_LongAnswers(benchmark::State& state) {
       static_cast<double>(steps) * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_LongAnswers)->Arg(8)->Arg(64)->Arg(512)->Unit(benchmark::kMillisecond);
+
+// [R12] The conversation through so many replicas of two pools, half of which prefill, at their number times
+// its own rate; caches in 20 ms and 1 us a token. Prefix caches on, and linear times of steps.
+void BM_Pairs(benchmark::State& state) {
+  const std::vector<TraceRequest>& requests = conversation();
+  if (requests.empty()) {
+    state.SkipWithError("SHARDLINE_TRACES names no folder with mooncake_conversation.csv.gz");
+    return;
+  }
+  const auto replicas = static_cast<std::size_t>(state.range(0));
+  const auto count = static_cast<double>(requests.size());
+  std::string label;
+  Goal goal = Goal::rate(state, 10e6 / 60, count);
+  for (auto _ : state) {
+    PlayedPool prefill, decode;
+    for (std::size_t i = 0; i < replicas / 2; ++i) {
+      prefill.schedulers.push_back(std::make_unique<VllmScheduler>(server().knobs, PairRole::prefills));
+      decode.schedulers.push_back(std::make_unique<VllmScheduler>(server().knobs, PairRole::decodes));
+    }
+    prefill.times = decode.times = &linear_times();
+    std::size_t next = 0, sent = 0;
+    TraceArrivals arrivals([&]() -> std::optional<Seconds> {
+      if (next == requests.size()) return std::nullopt;
+      return requests[next++].arrival / static_cast<double>(replicas);
+    });
+    ClusterLoad load;
+    load.arrivals = &arrivals;
+    load.request = [&](TraceRequest& r) {
+      r = requests[sent++];
+      return true;
+    };
+    const PairRun run =
+        play_pair(prefill, decode, {Seconds(0.02), Seconds(1e-6)}, load, requests.size(), {}, {});
+    std::uint64_t steps = 0, events = 0;
+    for (const auto* pool : {&run.prefill, &run.decode}) {
+      for (const ServedRequests& r : *pool) {
+        steps += r.steps;
+        events += r.events;
+      }
+    }
+    label = fmt::format("{:.1f} events and {:.0f} steps a request", static_cast<double>(events) / count,
+                        static_cast<double>(steps) / count);
+  }
+  goal.label(label);
+  state.counters["requests"] =
+      benchmark::Counter(count * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_Pairs)->Arg(2)->Arg(8)->Unit(benchmark::kMillisecond);
 
 // Made-up requests as they come, so many millions; what they add to the memory of the process.
 void BM_ManyRequests(benchmark::State& state) {

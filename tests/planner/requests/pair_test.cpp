@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <vector>
@@ -101,9 +102,12 @@ PairCase random_case(std::uint64_t seed) {
   return c;
 }
 
+// SHARDLINE_WHOLE=1 plays 4,000 loads: two that end in one step, one of them named in it before, give blocks
+// back in the order in which they ran, which 1 load in 200 shows.
 TEST(Pair, R12PlayIsThePlainStepper) {
+  const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 400;
   std::uint64_t preempted = 0, found = 0, shared = 0, still = 0, local = 0;
-  for (std::uint64_t seed = 0; seed < 220; ++seed) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     const PairCase c = random_case(seed);
     const BentStepTimes times;
     PlainPair slow(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times, c.max_local_prefill);
@@ -133,7 +137,7 @@ TEST(Pair, R12PlayIsThePlainStepper) {
   EXPECT_GT(shared, 20u);
   EXPECT_GT(still, 0u);
   EXPECT_GT(local, 100u);
-  EXPECT_LT(still, 70u);
+  EXPECT_LT(still, seeds / 3);
 }
 
 TEST(Pair, R12EveryRequestOnceAndAllBlocksFree) {
