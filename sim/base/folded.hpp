@@ -8,6 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline::detail {
 
 /// A text in which lines of folded blocks were left empty, so that all else keeps its line and column, and
@@ -62,7 +64,9 @@ inline FoldedBlocks cut_folded_blocks(std::string_view text) {
     return !s.empty() &&
            std::all_of(s.begin(), s.end(), [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
   };
+  CancelCheck check;
   for (std::size_t i = 0; i < text.size();) {
+    check();
     const std::size_t end = end_of(i);
     const std::string_view own = text.substr(i, end - i);
     const int key_line = line++;

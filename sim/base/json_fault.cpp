@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline::detail {
 
 namespace {
@@ -58,6 +60,7 @@ class Sax : public nlohmann::json_sax<nlohmann::json> {
     return is("true literal") || is("null literal") ? 4 : is("false literal") ? 5 : 1;
   }
   bool value() {
+    check_();
     if (++values_ > kMostValues) limit = fmt::format("more than {} values", kMostValues);
     return limit.empty();
   }
@@ -69,6 +72,7 @@ class Sax : public nlohmann::json_sax<nlohmann::json> {
     --depth_;
     return true;
   }
+  CancelCheck check_;
   std::size_t depth_ = 0, values_ = 0;
 };
 

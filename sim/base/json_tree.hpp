@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/yaml_tree.hpp"
 
 namespace shardline::detail {
@@ -198,6 +199,7 @@ class JsonBuilder {
   }
 
   YamlNode* value(std::size_t depth) {
+    check_();
     skip();
     if (at_ == in_.size() || depth >= kDeepestJson || text_.nodes.size() >= kMostValues) return nullptr;
     YamlNode& node = text_.nodes.emplace_back();
@@ -218,6 +220,7 @@ class JsonBuilder {
   YamlText& text_;
   const std::string& in_;
   TabsInStrings tabs_;
+  CancelCheck check_;
   std::size_t at_ = 0, line_start_ = 0;
   int line_ = 0;
 };

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <istream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,6 +16,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include "sim/base/asking_text.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/folded.hpp"
@@ -55,7 +56,6 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    check_();  // a calibration has a hundred thousand of them
     check_tag(mark, tag);
     if (value.find('\0') != std::string::npos) refuse(mark, "a text with a NUL character");
     if (tag == "!" && after_quotes(text_.source.at(place(mark))) == std::string_view::npos)
@@ -170,6 +170,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::string_view keep(std::string_view value) { return text_.strings.emplace_back(value); }
 
   YamlNode& create(Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    check_();  // an alias of a few bytes may stand for a million values
     if (text_.nodes.size() >= kMostNodes)
       refuse(mark, fmt::format("more than {} values, aliases expanded", kMostNodes));
     YamlNode& node = text_.nodes.emplace_back();
@@ -340,18 +341,24 @@ inline std::string readable(const std::string& message) {
   throw UserError({Diagnostic{text.source.location(place), fmt::format("syntax error: {}", what), {}}});
 }
 
+inline void parse_events(const std::string& text, TreeBuilder& builder) {
+  AskingText pieces(text);
+  std::istream input(&pieces);
+  input.exceptions(std::ios::badbit);
+  YAML::Parser parser(input);
+  parser.HandleNextDocument(builder);
+  parser.HandleNextDocument(builder);  // the builder refuses a second document
+}
+
 /// The tree of a text with folded blocks of integers, without those of the parser: the same tree as
 /// build_tree() makes, in less time. False: there are none, or something is wrong, of which build_tree() then
 /// says what; the text has to be read from its source again.
 inline bool build_folded(YamlText& text) {
   FoldedBlocks folded = cut_folded_blocks(text.source.text());
   if (folded.at.empty()) return false;
-  std::istringstream input(folded.rest);
   TreeBuilder builder(text, &folded);
   try {
-    YAML::Parser parser(input);
-    parser.HandleNextDocument(builder);
-    parser.HandleNextDocument(builder);
+    parse_events(folded.rest, builder);
   } catch (const YAML::Exception&) {
     return false;
   } catch (const UserError&) {
@@ -363,12 +370,9 @@ inline bool build_folded(YamlText& text) {
 /// Reads `parsed`, whose places are those of `text`, into its tree; throws UserError for syntax errors. An
 /// empty document is a fault.
 inline void build_tree(YamlText& text, const std::string& parsed) {
-  std::istringstream input(parsed);
   TreeBuilder builder(text);
   try {
-    YAML::Parser parser(input);
-    parser.HandleNextDocument(builder);
-    parser.HandleNextDocument(builder);  // the builder refuses a second document
+    parse_events(parsed, builder);
   } catch (const YAML::Exception& error) {
     syntax_error(text, error);
   }

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/read_text.hpp"
 
@@ -64,15 +65,19 @@ class SourceText {
     }
     if (raw.starts_with("\xef\xbb\xbf")) raw.remove_prefix(3);
     text_.reserve(raw.size());
+    CancelCheck check;
     for (std::size_t i = 0; i < raw.size();) {
+      check();
       const std::size_t end = std::min(raw.find('\r', i), raw.size());
       text_.append(raw.substr(i, end - i));
       if (end < raw.size() && (end + 1 == raw.size() || raw[end + 1] != '\n')) text_ += '\n';
       i = end + 1;
     }
     starts_.push_back(0);
-    for (std::size_t i = text_.find('\n'); i != std::string::npos; i = text_.find('\n', i + 1))
+    for (std::size_t i = text_.find('\n'); i != std::string::npos; i = text_.find('\n', i + 1)) {
+      check();
       starts_.push_back(i + 1);
+    }
     check_characters();
     check_brackets();
   }

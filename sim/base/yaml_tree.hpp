@@ -65,9 +65,12 @@ struct YamlText {
   std::deque<YamlText> set;  // what was set behind the text, whose nodes are part of this tree
   std::size_t unlisted = 0;
 
+  /// As many faults as are told: more are counted.
+  bool listed_all() const { return faults.size() >= kMostFaults; }
+
   void add_fault(Place place, std::string key, std::string what, std::vector<std::string> details) {
     if (!known.emplace(place.source, place.line, place.column, what).second) return;
-    if (faults.size() < kMostFaults) {
+    if (!listed_all()) {
       faults.push_back({place, std::move(key), std::move(what), std::move(details)});
     } else {
       ++unlisted;

@@ -1,0 +1,91 @@
+// Whoever reads a long text can be stopped while its parser, of which nothing else is known, is at it.
+#include "sim/base/asking_text.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <istream>
+#include <iterator>
+#include <string>
+
+#include "sim/base/error.hpp"
+#include "sim/base/reader.hpp"
+
+namespace shardline {
+namespace {
+
+std::string repeated(const std::string& part, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) out += part;
+  return out;
+}
+
+std::string numbered_keys(std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) out += "k" + std::to_string(i) + ": 1\n";
+  return out;
+}
+
+// How often it is asked while `text` is read as if it had one key.
+template <class Parse>
+std::size_t questions(Parse parse, const std::string& text) {
+  std::size_t asked = 0;
+  const CancelQuestion count = [&] {
+    ++asked;
+    return false;
+  };
+  const CancelScope scope(&count);
+  try {
+    const Document document = parse("text", text);
+    document.root().find("name");
+    document.root().no_other_keys();
+    document.finish();
+  } catch (const UserError&) {  // most of these texts are faulty
+  }
+  return asked;
+}
+
+TEST(AskingText, HandsOnEveryByte) {
+  for (const std::size_t size : {0, 1, 2047, 2048, 2049, 10'000}) {
+    std::string text;
+    for (std::size_t i = 0; i < size; ++i) text += static_cast<char>(i * 7 % 256);
+    AskingText pieces(text);
+    std::istream in(&pieces);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text) << size;
+  }
+}
+
+TEST(AskingText, ATextIsLeftWhereItsReaderIsStopped) {
+  const CancelQuestion yes = [] { return true; };
+  const CancelScope scope(&yes);
+  EXPECT_THROW(Document::parse("text", "name: x\n"), Cancelled);
+}
+
+TEST(AskingText, EveryPieceOfALongTextIsAskedFor) {
+  constexpr std::size_t kBytes = 400'000, kLeast = kBytes / 4096;
+  for (const std::string part : {"\n", "# long\n", "&a ", "! ", "long words "}) {
+    const std::string text = repeated(part, kBytes / part.size());
+    EXPECT_GE(questions(Document::parse, text), kLeast) << part;
+  }
+  EXPECT_GE(questions(Document::parse, "[" + repeated("1,", kBytes / 2) + "1]"), kLeast);
+  EXPECT_GE(questions(Document::parse_json, "[" + repeated("1,", kBytes / 2) + "1]"), kBytes / 2 / 256);
+}
+
+TEST(AskingText, AShortTextOfManyValuesIsAskedFor) {
+  std::string text = "a0: &a0 [" + repeated("1,", 9) + "1]\n";  // each the tenfold of the one above
+  for (int i = 1; i < 5; ++i) {
+    const std::string alias = fmt::format("*a{}", i - 1);
+    text += fmt::format("a{}: &a{} [{}{}]\n", i, i, repeated(alias + ",", 9), alias);
+  }
+  EXPECT_GE(questions(Document::parse, text), 100'000 / 256);
+}
+
+TEST(AskingText, UnknownKeysAreAskedForToo) {
+  constexpr std::size_t kKeys = 20'000, kOfKeys = kKeys / 256;
+  const std::string text = numbered_keys(kKeys);
+  const std::size_t read = questions([](auto name, auto t) { return Document::parse(name, t); }, "name: x\n");
+  EXPECT_GE(questions(Document::parse, text), read + text.size() / 4096 + 2 * kOfKeys);
+}
+
+}  // namespace
+}  // namespace shardline
