@@ -221,7 +221,7 @@ void note_unknown_splits(const Form& form, const std::vector<std::string>& words
 Calibrated calibrate(const System& system, std::span<const MeasurementTable> measured,
                      const CalibrateOptions& o) {
   Calibrated out;
-  const std::vector<MeasurementTable> tables = with_scores_of_models(system, measured, out.notes);
+  const ScoredTables tables = with_scores_of_models(system, measured, out.notes);
   AllWork work;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const MeasurementTable& table = tables[t];
@@ -296,7 +296,7 @@ FitDistance distance_of_row(const KernelFit& f, MachineKin machine, std::span<co
 Evaluation evaluate(const System& system, const Calibration& calibration,
                     std::span<const MeasurementTable> measured) {
   Evaluation out;
-  const std::vector<MeasurementTable> tables = with_scores_of_models(system, measured, out.notes);
+  const ScoredTables tables = with_scores_of_models(system, measured, out.notes);
   CancelCheck check;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const MeasurementTable& table = tables[t];

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,19 @@ TEST(ScoresOfModels, F12TakesOffWhatFlatOnesTakeMore) {
             "sparse_decode: 2 rows less what selecting takes more on flat scores, 1 of them as "
             "measured in the same shape");
   EXPECT_THAT(notes[1], HasSubstr("1 rows that select on flat scores as they are"));
-  EXPECT_EQ(out[0].median[0].value, tables[0].median[0].value);
+  EXPECT_EQ(&out[0], &tables[0]);  // not copied
+  EXPECT_EQ(tables[1].median[0].value, 150e-6);
+  EXPECT_EQ(parse_measurements("changed.csv", measurement_csv(out[1])).word("model"),
+            tables[1].word("model"));
+}
+
+TEST(ScoresOfModels, F12TablesWithoutChangesAreNotCopied) {
+  const std::vector<MeasurementTable> kernels_alone{kernels()}, blocks_alone{blocks()};
+  for (const auto& tables : {std::span(kernels_alone), std::span(blocks_alone)}) {
+    std::vector<std::string> notes;
+    const auto out = with_scores_of_models(testing::catalog_system("h200-hgx"), tables, notes);
+    EXPECT_EQ(&out[0], &tables[0]);
+  }
 }
 
 TEST(ScoresOfModels, F12WithoutKernelsRowsStayAsTheyAre) {
