@@ -11,6 +11,7 @@
 #include "calibrate/calibrate.hpp"
 #include "calibrate/left_out.hpp"
 #include "sim/base/folder.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline {
 
@@ -40,9 +41,7 @@ constexpr double kReportedByte = 18;
 double bytes_of_files(const std::vector<std::string>& paths) {
   double bytes = 0;
   const auto add = [&](const std::filesystem::path& file) {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(file, error);  // of pipes and devices: none
-    if (!error) bytes += static_cast<double>(size);
+    bytes += static_cast<double>(text_size(file, kLargestTable));
   };
   for (const std::string& p : paths) {
     if (!std::filesystem::is_directory(p)) {

@@ -19,6 +19,7 @@
 #include "planner/studies/searched_partition.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/memory_limit.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline::api {
 
@@ -56,6 +57,7 @@ struct RunScope {
 
   CancelScope cancel;
   MemoryScope memory;
+  PipesKept pipes;
 };
 
 void require_costs(const RunOptions& o) {

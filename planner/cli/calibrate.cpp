@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -25,6 +24,7 @@
 #include "reports/table.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/file_name.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline::cli {
 
@@ -303,9 +303,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   for (const MeasurementTable& read : tables.tables) print_each(read.notes);
   print_each(result.notes);
   if (!a.out.empty()) {
-    std::ifstream in(file, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    const std::string whole = without_calibration(text) + calibration_yaml(c);
+    const std::string whole = without_calibration(read_text(file, kLargestDocument)) + calibration_yaml(c);
     parse_system(a.out, whole, shipped_catalogs().systems);  // what is written can be read
     const std::string all =
         a.part ? "# Written by shardline calibrate; fitted to measurements, not edited by hand.\n" +

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iterator>
 #include <map>
 
@@ -17,6 +16,7 @@
 #include "planner/scenario/shipped.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline::cli {
 
@@ -241,8 +241,7 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   }
   if (!asked.out.empty()) {
     const std::filesystem::path file = catalogs.engines / (engine.name + ".yaml");
-    std::ifstream in(file, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    const std::string text = read_text(file, kLargestDocument);
     const std::string source =
         fmt::format("{}, {} ({})", asked.source.empty() ? read.names : asked.source,
                     fmt::format("{} rows of {} models", timed.size(), fit.models.size()), asked.date);

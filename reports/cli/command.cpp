@@ -23,6 +23,7 @@
 #include "sim/base/harmless.hpp"
 #include "sim/base/memory_limit.hpp"
 #include "sim/base/parallel.hpp"
+#include "sim/base/read_text.hpp"
 #include "sim/base/shell_word.hpp"
 #include "sim/base/units.hpp"
 
@@ -241,6 +242,7 @@ int parse_and_run(const Program& program, int argc, char** argv) {
   catch_interrupts(!program.patient);
   const AskGaps gaps(interrupted);
   const CancelScope scope(&gaps.question());
+  const PipesKept pipes;
   limit_memory_to(declared.memory);
   Provenance made_by{program.name, program.version};
   for (int i = 1; i < argc; ++i) made_by.command += " " + shell_word(argv[i]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -15,6 +16,21 @@ inline constexpr std::size_t kLargestTable = std::size_t{256} << 20;
 /// All bytes of a file, device or pipe. Throws UserError where it cannot be read, is a folder, or has more
 /// than `most` bytes: no more than those are ever held.
 std::string read_text(const std::filesystem::path& file, std::size_t most);
+
+/// While one lives, read_text() gives each time what a pipe or a device had the first time: files of a question
+/// are read more than once, and what came out of a pipe does not come again. For the whole process; where one
+/// lives within another, they share.
+class PipesKept {
+ public:
+  PipesKept();
+  ~PipesKept();
+  PipesKept(const PipesKept&) = delete;
+  PipesKept& operator=(const PipesKept&) = delete;
+};
+
+/// Bytes that read_text() will give, where no more than `most` are there; of a pipe, which has no size, by
+/// reading it where it is kept. 0: not known, or not to be read.
+std::uintmax_t text_size(const std::filesystem::path& file, std::size_t most);
 
 /// SHA-256 over all that read_text() has given to this process so far, in its order: what an answer was made
 /// from, whichever files those were.

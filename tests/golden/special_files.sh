@@ -99,6 +99,42 @@ done
 run sweep question.yaml -o swept
 [ -s swept/llama-3.1-8b/manifest.json ] || fail "a saved question cannot be swept"
 
+# What is read more than once may come out of a pipe: the answer is that of a file.
+piped() {  # NAME of a file of which a FIFO takes the place, arguments
+  local name=$1 code=0
+  shift
+  run "$@"
+  cp stdout printed
+  mkdir -p files
+  mv "$name" "files/$name"
+  mkfifo "$name"
+  cat "files/$name" > "$name" &
+  timeout 60 "$binary" "$@" > stdout 2> stderr < /dev/null || code=$?
+  kill $! 2> /dev/null || true
+  rm "$name"
+  mv "files/$name" "$name"
+  [ "$code" -eq 0 ] || fail "exit $code where $name is a FIFO: $*"
+  cmp -s stdout printed || fail "another answer where $name is a FIFO: $*"
+}
+data=${SHARDLINE_DATA:?}
+cp "$data/models/catalog/llama-3.1-8b.yaml" model.yaml
+cp "$data/hardware/catalog/h200-hgx.yaml" system.yaml
+own=(plan ./model.yaml --system ./system.yaml --gpus 2 --input 1K --output 16)
+piped model.yaml "${own[@]}"
+piped system.yaml "${own[@]}" --set 'device.memory.bandwidth=4 TB/s'
+piped question.yaml sweep question.yaml --set 'gpus=[1]'
+piped question.yaml explain question.yaml --plan tensor:tpa=2,tpf=2,batch=1
+piped gemm.csv evaluate gemm.csv --system h200-hgx --json
+piped gemm.csv calibrate gemm.csv --system ./system.yaml -o -
+piped system.yaml calibrate gemm.csv --system ./system.yaml -o -
+# How much memory it needs is known before it starts.
+head -c 20000000 /dev/zero > zeros.csv
+refused 'this needs about' calibrate zeros.csv --system h200-hgx --memory "100 MB"
+mkfifo zeros.fifo
+cat zeros.csv > zeros.fifo &
+refused 'this needs about' calibrate zeros.fifo --system h200-hgx --memory "100 MB"
+rm zeros.csv zeros.fifo
+
 # serve, simulate: a folder, which is there whole or not at all.
 for out in - /dev/full question.yaml link.yaml /proc/nowhere; do
   refused . serve "${fixed[@]}" --rate 5/s --requests 50 -o "$out"
