@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/harmless.hpp"
 
 namespace shardline {
@@ -44,7 +45,9 @@ std::vector<CsvCell> csv_cells(std::string_view line, CsvStyle style) {
 }
 
 CsvText::CsvText(const std::string& file, const std::string& text) : file_(file) {
+  CancelCheck check;
   for (std::size_t at = 0; at < text.size();) {
+    check();
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string_view line(text.data() + at, end - at);
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);

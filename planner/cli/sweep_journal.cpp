@@ -113,28 +113,36 @@ SweepJournal::SweepJournal(const std::filesystem::path& folder, const std::strin
 SweepJournal::~SweepJournal() = default;
 
 void SweepJournal::keep(const std::string& record) {
-  if (!out_) {
-    waiting_.push_back(record);
-    if (now() - started_ < kShort) return;
-    // A journal of before is replaced whole: what it had is among the records that wait.
-    std::filesystem::path beside = file_;
-    beside += ".new";
-    if (is_missing(file_) || (is_regular(file_) && begins_with(file_, kOurs))) out_.reset(new_file(beside));
-    if (!out_) return waiting_.clear();  // a sweep does without
-    std::fputs((key_ + "\n").c_str(), out_.get());
-    try {
-      for (const std::string& one : std::exchange(waiting_, {})) write_record(out_.get(), one);
-    } catch (...) {
-      unlink(beside.c_str());
-      throw;
-    }
-    if (std::fflush(out_.get()) != 0 || std::rename(beside.c_str(), file_.c_str()) != 0)
-      unlink(beside.c_str());
-    note_resumable();
+  if (given_up_) return;
+  if (out_) {
+    write_record(out_.get(), record);
+    std::fflush(out_.get());
     return;
   }
-  write_record(out_.get(), record);
-  std::fflush(out_.get());
+  waiting_.push_back(record);
+  if (now() - started_ < kShort) return;
+  given_up_ = !begin();  // a sweep does without
+  waiting_ = {};
+  if (!given_up_) note_resumable();
+}
+
+// A journal of before is replaced whole: what it had is among the records that wait.
+bool SweepJournal::begin() {
+  std::filesystem::path beside = file_;
+  beside += ".new";
+  if (is_missing(file_) || (is_regular(file_) && begins_with(file_, kOurs))) out_.reset(new_file(beside));
+  if (!out_) return false;
+  std::fputs((key_ + "\n").c_str(), out_.get());
+  try {
+    for (const std::string& one : waiting_) write_record(out_.get(), one);
+  } catch (...) {
+    unlink(beside.c_str());
+    throw;
+  }
+  if (std::fflush(out_.get()) == 0 && std::rename(beside.c_str(), file_.c_str()) == 0) return true;
+  unlink(beside.c_str());
+  out_.reset();
+  return false;
 }
 
 void SweepJournal::remove() {

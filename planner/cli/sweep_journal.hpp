@@ -32,6 +32,7 @@ class SweepJournal {
 
  private:
   void keep(const std::string& record);
+  bool begin();
 
   struct Closer {
     void operator()(std::FILE* file) const { std::fclose(file); }
@@ -41,6 +42,7 @@ class SweepJournal {
   double started_ = 0;
   std::vector<std::string> waiting_;  // records of the first second
   std::unique_ptr<std::FILE, Closer> out_;
+  bool given_up_ = false;  // it could not be written
   std::optional<SearchJournal> search_;
 };
 

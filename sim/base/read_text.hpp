@@ -17,9 +17,9 @@ inline constexpr std::size_t kLargestTable = std::size_t{256} << 20;
 /// than `most` bytes: no more than those are ever held.
 std::string read_text(const std::filesystem::path& file, std::size_t most);
 
-/// While one lives, read_text() gives each time what a pipe or a device had the first time: files of a question
-/// are read more than once, and what came out of a pipe does not come again. For the whole process; where one
-/// lives within another, they share.
+/// While one lives, read_text() gives each time what a pipe or a device had the first time: files of a
+/// question are read more than once, and what came out of a pipe does not come again. For the whole process;
+/// where one lives within another, they share.
 class PipesKept {
  public:
   PipesKept();

@@ -3,6 +3,7 @@ Usage: resumed.py BINARY"""
 import filecmp
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -27,10 +28,24 @@ def journals():
     return sorted(f for folder, _, files in os.walk("out") for f in files if f.endswith(".journal"))
 
 
+def start(**more):
+    return subprocess.Popen([BINARY, *COMMAND], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True, **more)
+
+
+def without_journal():
+    """Where a journal cannot be written, none is promised."""
+    process = start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
+    time.sleep(3)  # more than what a sweep without a journal takes at most
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate()
+    if process.returncode != 143 or "goes on" in said or os.path.exists("out"):
+        fail(f"exit {process.returncode} without a journal: {said}")
+
+
 def kill(number, delay):
     """Ends it once it has a journal and has run `delay` longer."""
-    process = subprocess.Popen([BINARY, *COMMAND], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True)
+    process = start()
     while process.poll() is None and not journals():
         time.sleep(0.01)
     time.sleep(delay)
@@ -65,6 +80,7 @@ def main():
             fail(f"exit {whole.returncode}, {journals()}: {whole.stderr}")
         shutil.move("out", "whole")
 
+        without_journal()
         kill(signal.SIGKILL, 0.3)
         if not journals():
             fail("kill -9 left no journal")
