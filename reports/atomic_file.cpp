@@ -221,6 +221,9 @@ void catch_interrupts(bool end_late) {
   std::signal(SIGTERM, on_signal);
   // A file beyond `ulimit -f` is then a write that fails, told and tidied up after like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  // Who starts programs and does not want to hear how they ended hands that on: nobody would know whether
+  // gnuplot has drawn a picture.
+  std::signal(SIGCHLD, SIG_DFL);
 }
 
 bool interrupted() { return g_interrupted.load(std::memory_order_relaxed); }

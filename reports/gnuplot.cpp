@@ -1,19 +1,20 @@
 // Runs gnuplot on the scripts of plot.cpp.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
+#include <string>
+#include <string_view>
 
 #include "reports/plot.hpp"
 #include "sim/base/cancel.hpp"
@@ -22,31 +23,39 @@ namespace shardline {
 
 namespace {
 
-// Removes itself; empty name when it could not be made.
-class TemporaryFile {
+// A file in memory, for which no folder has to have room: gnuplot does not tell of a disk that is full, and
+// what it drew would be cut.
+class MemoryFile {
  public:
-  TemporaryFile() {
-    std::error_code error;
-    const auto folder = std::filesystem::temp_directory_path(error);
-    if (error) return;
-    name_ = (folder / "shardline-XXXXXX").string();
-    const int descriptor = mkstemp(name_.data());
-    if (descriptor < 0 || close(descriptor) != 0) name_.clear();
+  MemoryFile() : descriptor_(memfd_create("shardline", MFD_CLOEXEC)) {}
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile() {
+    if (descriptor_ >= 0) close(descriptor_);
   }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (!name_.empty()) unlink(name_.c_str());
+  int descriptor() const { return descriptor_; }
+  // False: errno says why not.
+  bool write(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t n = ::write(descriptor_, text.data(), text.size());
+      if (n < 0 && errno != EINTR) return false;
+      text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    }
+    return lseek(descriptor_, 0, SEEK_SET) == 0;
   }
-  const std::string& name() const { return name_; }
   std::string text() const {
-    std::ostringstream out;
-    out << std::ifstream(name_, std::ios::binary).rdbuf();
-    return std::move(out).str();
+    struct stat found {};
+    if (fstat(descriptor_, &found) != 0) return {};
+    std::string out(static_cast<std::size_t>(found.st_size), '\0');
+    std::size_t had = 0;
+    for (ssize_t n = 1; had < out.size() && n > 0; had += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
+      n = pread(descriptor_, out.data() + had, out.size() - had, static_cast<off_t>(had));
+    out.resize(had);
+    return out;
   }
 
  private:
-  std::string name_;
+  int descriptor_;
 };
 
 // Waits a little. A picture takes a second where the machine is busy: whoever interrupts does not wait for
@@ -65,14 +74,15 @@ void end_if_cancelled(pid_t child) {
 }
 
 // Nothing when gnuplot ended well, else the reason.
-std::optional<std::string> run_gnuplot(const TemporaryFile& script, const TemporaryFile& log) {
-  std::string program = "gnuplot", defaults = "--default-settings", file = script.name();
-  const std::array<char*, 4> arguments{program.data(), defaults.data(), file.data(), nullptr};
+std::optional<std::string> run_gnuplot(const MemoryFile& script, const MemoryFile& output,
+                                       const MemoryFile& log) {
+  std::string program = "gnuplot", defaults = "--default-settings";
+  const std::array<char*, 3> arguments{program.data(), defaults.data(), nullptr};
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log.name().c_str(), O_WRONLY | O_TRUNC, 0);
+  posix_spawn_file_actions_adddup2(&files, script.descriptor(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&files, output.descriptor(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&files, log.descriptor(), STDERR_FILENO);
   pid_t child = 0;
   const int error = posix_spawnp(&child, "gnuplot", &files, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&files);
@@ -91,14 +101,14 @@ std::optional<std::string> run_gnuplot(const TemporaryFile& script, const Tempor
 
 template <class Picture>
 Rendered render_picture(const Picture& picture, const std::string& terminal) {
-  const TemporaryFile script, output, log;
-  if (script.name().empty() || output.name().empty() || log.name().empty())
-    return {{}, "no temporary file can be made; is TMPDIR writable?"};
-  std::ofstream out(script.name(), std::ios::binary);
-  out << gnuplot_script(picture, terminal, output.name());
-  out.close();
-  if (!out) return {{}, fmt::format("cannot write {}", script.name())};
-  if (auto error = run_gnuplot(script, log)) return {{}, *error};
+  MemoryFile script, output, log;
+  for (const MemoryFile* file : {&script, &output, &log}) {
+    if (file->descriptor() < 0) return {{}, fmt::format("no file in memory: {}", std::strerror(errno))};
+  }
+  constexpr const char* kStandardOutput = "";
+  if (!script.write(gnuplot_script(picture, terminal, kStandardOutput)))
+    return {{}, fmt::format("cannot write gnuplot's script: {}", std::strerror(errno))};
+  if (auto error = run_gnuplot(script, output, log)) return {{}, *error};
   Rendered rendered{output.text(), {}};
   if (rendered.bytes.empty()) rendered.error = "gnuplot drew nothing: " + log.text();
   return rendered;

@@ -58,6 +58,7 @@ std::string preamble(const std::string& terminal, const std::string& output_file
   // Marks of one size in both formats, whose units differ.
   out += terminal == "svg" ? "set pointsize 0.7\n" : "set pointsize 1.5\n";
   // A leading bar would make gnuplot open a pipe.
+  if (output_file.empty()) return out;
   const std::string file = output_file.starts_with('|') ? "./" + output_file : output_file;
   return out + "set output " + literal(file) + "\n";
 }

@@ -40,7 +40,7 @@ std::size_t index_of(std::vector<T>& seen, const T& item) {
   return seen.size() - 1;
 }
 
-/// Terminal and output file. `terminal`: svg or png (checked).
+/// Terminal and output file (empty: standard output). `terminal`: svg or png (checked).
 std::string preamble(const std::string& terminal, const std::string& output_file, int height);
 /// The SVG terminal counts in pixels, the others in points.
 std::string font(const std::string& terminal, int points);

@@ -71,8 +71,9 @@ struct Gantt {
   std::string critical{};  // likewise
 };
 
-/// The script that draws into `output_file`. `terminal` is "svg" or "png" (1200x800; a Gantt chart's height
-/// follows its lanes). All texts are taken literally: gnuplot's mark-up and shell substitution are off.
+/// The script that draws into `output_file` (empty: standard output). `terminal` is "svg" or "png" (1200x800;
+/// a Gantt chart's height follows its lanes). All texts are taken literally: gnuplot's mark-up and shell
+/// substitution are off.
 std::string gnuplot_script(const Plot& plot, const std::string& terminal, const std::string& output_file);
 std::string gnuplot_script(const Gantt& gantt, const std::string& terminal, const std::string& output_file);
 
@@ -82,7 +83,7 @@ struct Rendered {
   std::string error;  // names the Debian package when gnuplot is absent
 };
 
-/// Runs the gnuplot found in PATH. Leaves no temporary file behind.
+/// Runs the gnuplot found in PATH. Makes no file: a folder without room takes nothing from a picture.
 Rendered render(const Plot& plot, const std::string& terminal);
 Rendered render(const Gantt& gantt, const std::string& terminal);
 
