@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/base/cancel.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline {
 
@@ -48,6 +49,7 @@ bool LineReader::next() {
   }
   if (!any) return false;
   if (!cut_ && !line_.empty() && line_.back() == '\r') line_.pop_back();
+  if (number_ == 0 && line_.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
   if (number_ < std::numeric_limits<int>::max()) ++number_;
   return true;
 }

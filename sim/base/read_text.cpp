@@ -89,6 +89,7 @@ std::string text_in(const std::filesystem::path& file, std::size_t most) {
     if (input.bad()) throw UserError("cannot read " + file.string());
     text.resize(had + static_cast<std::size_t>(input.gcount()));
   }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace shardline {
 
@@ -13,8 +14,11 @@ inline constexpr std::size_t kLargestDocument = std::size_t{16} << 20;
 /// Tables of measurements. The largest that are published have 30 MB.
 inline constexpr std::size_t kLargestTable = std::size_t{256} << 20;
 
-/// All bytes of a file, device or pipe. Throws UserError where it cannot be read, is a folder, or has more
-/// than `most` bytes: no more than those are ever held.
+/// What some editors and spreadsheets begin UTF-8 with; it says nothing, and is no part of a text.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+/// All bytes of a file, device or pipe, without a byte-order mark. Throws UserError where it cannot be read,
+/// is a folder, or has more than `most` bytes: no more than those are ever held.
 std::string read_text(const std::filesystem::path& file, std::size_t most);
 
 /// While one lives, read_text() gives each time what a pipe or a device had the first time: files of a

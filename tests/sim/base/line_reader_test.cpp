@@ -27,7 +27,7 @@ class Endless : public std::streambuf {
 };
 
 TEST(LineReader, GivesLinesWithoutTheirEnds) {
-  std::istringstream in("one\r\n\nthree");
+  std::istringstream in("\xef\xbb\xbfone\r\n\nthree");
   LineReader lines(in, "text");
   std::vector<std::string> read;
   while (lines.next()) read.emplace_back(lines.line());

@@ -51,6 +51,11 @@ TEST(ReadText, WhatAPipeHadIsOfOneQuestion) {
   EXPECT_EQ(read_text(pipe.path(), kLargestDocument), "");
 }
 
+TEST(ReadText, AByteOrderMarkIsNoText) {
+  const FullPipe pipe("\xef\xbb\xbfm,n\n1,2\n");
+  EXPECT_EQ(read_text(pipe.path(), kLargestTable), "m,n\n1,2\n");
+}
+
 TEST(ReadText, TwoPipesAreTwoTexts) {
   const FullPipe one("1"), two("2");
   const PipesKept kept;
