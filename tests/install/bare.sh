@@ -71,7 +71,9 @@ done
 shardline sweep helix_gb200_1m -o out > "$log/out" 2>&1
 says "frontier.png" "sweep with gnuplot"
 cmake -S "my example" -B built > "$log/out" 2>&1 && cmake --build built >> "$log/out" 2>&1 || { cat "$log/out"; fail "the example"; }
-built/example /usr/share/shardline || fail "the example at run time"
+built/installed /usr/share/shardline || fail "the library at run time"
+built/example > "$log/out" 2>&1
+says "tokens/s/GPU" "the example at run time"
 
 dpkg -P python3-shardline shardline-dev shardline > "$log/out" 2>&1 || { cat "$log/out"; fail "dpkg -P"; }
 ! find / -xdev -path /packages -prune -o -path /home -prune -o \

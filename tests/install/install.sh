@@ -31,11 +31,28 @@ nm --dynamic --defined-only --demangle "$library" | cut -d ' ' -f 3- > "$work/sy
 grep -q '^shardline::api::data_folder' "$work/symbols" || fail "the library offers no data_folder()"
 ! grep -vE '^((typeinfo|typeinfo name|vtable) for )?shardline::api::' "$work/symbols" || fail "the library offers more than its interface"
 
+# What users are told to write is what is built here.
+sed -n '/^```cpp$/,/^```$/p' "$source/planner/api/INSTALL.md" | sed '1d;$d' | cmp - "$source/tests/install/example/main.cpp" ||
+  fail "INSTALL.md shows another example"
+
 build_and_run() {  # PREFIX
   cp -r "$source/tests/install/example" "$work/example"
   "$cmake" -S "$work/example" -B "$work/build" -DCMAKE_PREFIX_PATH="$1" > "$work/log" 2>&1 &&
     "$cmake" --build "$work/build" >> "$work/log" 2>&1 || { cat "$work/log"; fail "the example with $1"; }
-  "$work/build/example" "$1/$data" || fail "the example with $1 at run time"
+  run_example "$1" ""
+}
+run_example() {  # PREFIX, and where else the library lies: answers as the program does
+  local LD_LIBRARY_PATH=$2
+  [ -z "$2" ] || export LD_LIBRARY_PATH
+  "$work/build/installed" "$1/$data" || fail "the library with $1 at run time"
+  "$work/build/example" > "$work/example.out" || { cat "$work/example.out"; fail "the example with $1 at run time"; }
+  "$1/bin/shardline" plan llama-3.1-8b --system h200-hgx --gpus 1 --input 4K --output 256 --ttl "20 ms" > "$work/plan.out" 2>&1 ||
+    { cat "$work/plan.out"; fail "plan of $1"; }
+  grep -qF "$(head -n 1 "$work/example.out")" <(tr -s ' \n' ' ' < "$work/plan.out") || fail "the example asks something else"
+  # Users, TPOT, rate and plan of every row of the command's table.
+  sed -nE 's/^ +[0-9]+\*? +1 +([0-9]+) +([0-9.]+) ms .* ([0-9]+) +-[0-9].* % +(tensor:[^ ]+)$/\1 \2 \3 \4/p' "$work/plan.out" > "$work/of_plan"
+  sed -nE 's/^(meets|misses) +([^ ]+): ([0-9]+) users, TPOT ([0-9.]+) ms .*, ([0-9]+) tokens.*$/\3 \4 \5 \2/p' "$work/example.out" > "$work/of_example"
+  [ -s "$work/of_plan" ] && diff "$work/of_plan" "$work/of_example" || { cat "$work/plan.out"; fail "the example's answer is not that of plan"; }
 }
 run_python() {  # PREFIX: the module that Debian's Python has there
   [ ! -d "$1/lib/python3" ] || "$source/tests/install/python.sh" "$1" "$1/$data"
@@ -58,7 +75,7 @@ run_program "$work/first"
 run_python "$work/first"
 mv "$work/first" "$work/second"
 library_folder=$(dirname "${library/first/second}")
-LD_LIBRARY_PATH=$library_folder "$work/build/example" "$work/second/$data" || fail "the example after the move"
+run_example "$work/second" "$library_folder"
 rm -rf "$work/build" "$work/example"
 build_and_run "$work/second"
 run_program "$work/second"

@@ -1,23 +1,29 @@
-// Usage: example DATA_FOLDER. Says which shardline it runs with; fails where that is not the one of the
-// headers, or does not find its data in DATA_FOLDER.
+// What `shardline plan llama-3.1-8b --system h200-hgx --gpus 1 --input 4K --output 256 --ttl "20 ms"` asks.
 #include <cstdio>
-#include <cstring>
-#include <shardline/installation.hpp>
-#include <shardline/version.hpp>
+#include <shardline/shardline.hpp>
 
-static_assert(SHARDLINE_VERSION_NUMBER ==
-              SHARDLINE_VERSION_MAJOR * 10000 + SHARDLINE_VERSION_MINOR * 100 + SHARDLINE_VERSION_PATCH);
+namespace api = shardline::api;
 
-int main(int argc, char** argv) {
-  const std::filesystem::path data = shardline::api::data_folder();
-  std::printf("shardline %s, data: %s\n", shardline::api::library_version(), data.c_str());
-  if (std::strcmp(shardline::api::library_version(), SHARDLINE_VERSION) != 0) return 1;
-  if (argc != 2 || data != argv[1] || !std::filesystem::is_directory(data / "scenarios")) return 1;
+int main() {
   try {
-    setenv("SHARDLINE_DATA", "/nowhere", 1);
-    shardline::api::data_folder();
-  } catch (const std::runtime_error& e) {  // passes from the library to whoever links it
-    return std::strstr(e.what(), "SHARDLINE_DATA=/nowhere") != nullptr ? 0 : 1;
+    api::PlanQuestion question;
+    question.model = "llama-3.1-8b";
+    question.system = "h200-hgx";
+    question.gpus = 1;
+    question.input_tokens = api::tokens_of("input", "4K");
+    question.output_tokens = 256;
+    question.most_ttl_s = api::seconds_of("ttl", "20 ms");
+    const api::PlanResult answer = api::plan(question);
+    std::printf("%s\n", answer.title.c_str());
+    for (const api::PlannedPlan& p : answer.plans) {
+      const api::Estimate& tpot = *p.point.tpot_s;  // of served users, as an engine runs the plans
+      std::printf("%s %s: %.0f users, TPOT %.1f ms (90 %%: %.1f to %.1f ms), %.0f tokens/s/GPU\n",
+                  p.meets ? "meets " : "misses", p.point.plan.c_str(), p.copies.users, 1e3 * tpot.value,
+                  1e3 * tpot.low, 1e3 * tpot.high, p.copies.tokens_per_s_gpu);
+    }
+    return answer.met ? 0 : 3;  // as the command does
+  } catch (const api::Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
   }
-  return 1;
 }
