@@ -293,7 +293,7 @@ System load_system(const std::string& name_or_path, const std::filesystem::path&
                    const std::vector<std::string>& settings) {
   const std::filesystem::path file = system_file(name_or_path, catalog_dir);
   Document document = Document::load(file);
-  for (const std::string& setting : settings) document.set(kSettingOrigin, setting);
+  for (const std::string& setting : settings) document.set(setting_origin(), setting);
   System s = read_system(document, file.parent_path(), catalog_dir);
   s.settings = settings;
   add_kernels(s, s.kernels.framework, catalog_dir);

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "models/model/hf_import.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/file_name.hpp"
 
@@ -183,14 +184,14 @@ const Family& choose_family(const Document& document, const std::string& as) {
   if (!as.empty()) {
     if (const Family* const family = family_of(as)) return *family;
     Diagnostic d;
-    d.what = fmt::format("--as {}: unknown model_type", as);
+    d.what = fmt::format("{} {}: unknown model_type", argument_name("as"), as);
     d.details = expected_one_of(as, hf_model_types());
     throw UserError(std::vector<Diagnostic>{std::move(d)});
   }
   if (type && type->is_scalar() && family_of(type->text()) == nullptr) {
     std::vector<std::string> details = expected_one_of(type->text(), hf_model_types());
-    details.emplace_back(
-        "or read it as one of these: --as llama, --as deepseek_v3, ...; what that ignores is listed");
+    details.emplace_back("or read it as one of these: " + argument_given("as", "llama") + ", " +
+                         argument_given("as", "deepseek_v3") + ", ...; what that ignores is listed");
     type->fault("model_type: unknown name " + type->text(), std::move(details));
   }
   const std::size_t row = file.at("model_type").one_of(hf_model_types());
@@ -262,7 +263,8 @@ Model import(const Document& document, const std::string& name, const std::strin
   for (const char* key : {"model_type", "architectures", "quantization_config", "compression_config"})
     in.understood.emplace(key);
   in.m.architecture = read_architectures(file, family, forced);
-  if (forced) in.note(fmt::format("read as {}, as --as says: what it does not read is ignored", as));
+  if (forced)
+    in.note(fmt::format("read as {}, as {} says: what it does not read is ignored", as, argument_name("as")));
   family.read(in);
   refuse_others(in, forced);
   document.finish();

@@ -17,6 +17,7 @@
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/idle_settings.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/memory_limit.hpp"
 #include "sim/base/read_text.hpp"
@@ -55,6 +56,7 @@ struct RunScope {
     return o.memory_bytes > 0 ? std::optional(Bytes(o.memory_bytes)) : std::nullopt;
   }
 
+  LibraryArguments names;
   CancelScope cancel;
   MemoryScope memory;
   PipesKept pipes;
@@ -107,9 +109,6 @@ EvaluatorFactory until_cancelled(EvaluatorFactory chains, const RunOptions& o) {
   };
 }
 
-// Arguments of the library have no dashes.
-std::string plain_name(const char* name) { return name; }
-
 }  // namespace
 
 PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
@@ -119,10 +118,10 @@ PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
     const Catalogs catalogs = shipped_catalogs();
     PlanResult out;
     if (question.slo.empty()) {
-      require_no_load(question, plain_name);
+      require_no_load(question);
       out = plan_result(answer_plan(plan_question_of(question, o, catalogs), catalogs, watch(o)));
     } else {
-      const AskedDeployment asked = asked_deployment(question, o, plain_name);
+      const AskedDeployment asked = asked_deployment(question, o);
       out = deployment_result(asked, cheapest_deployment(asked.plan.study, asked.question, watch(o)),
                               question.slo);
     }
@@ -228,7 +227,7 @@ ServeResult serve(const ServeQuestion& question, const RunOptions& o) {
   return translated([&] {
     const RunScope scope(o);
     require_costs(o);
-    const AskedService asked = asked_service(question, o, plain_name, watch(o));
+    const AskedService asked = asked_service(question, o, watch(o));
     ServeResult out =
         serve_result(asked.study, serve_requests(asked.study, asked.question, watch(o)), question);
     out.version = version();

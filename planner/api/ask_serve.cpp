@@ -13,6 +13,7 @@
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/replica_failures.hpp"
 #include "planner/studies/simulated_plan.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline::api {
@@ -27,7 +28,7 @@ struct StudyAndPlan {
 using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // The first of the answer's plans that requests can be played on.
-Plan best_of(const PlanAnswer& answer, const OptionName& option) {
+Plan best_of(const PlanAnswer& answer) {
   std::string why = "no plan fits";
   for (const PlannedPoint& p : answer.plans) {
     const auto reason = no_play(answer.study.study, p.point.plan);
@@ -37,11 +38,10 @@ Plan best_of(const PlanAnswer& answer, const OptionName& option) {
   throw UserError({shardline::Diagnostic{
       {},
       "none of the best plans can be served request by request",
-      {why, fmt::format("name another with {}, for instance of tensor", option("plan"))}}});
+      {why, fmt::format("name another with {}, for instance of tensor", argument_name("plan"))}}});
 }
 
-StudyAndPlan of_line(const ServeQuestion& q, RunOptions o, const OptionName& option,
-                     const Progress& progress) {
+StudyAndPlan of_line(const ServeQuestion& q, RunOptions o, const Progress& progress) {
   if (o.engine.empty()) o.engine = "vllm";
   PlanQuestion line;
   line.model = q.model;
@@ -56,19 +56,19 @@ StudyAndPlan of_line(const ServeQuestion& q, RunOptions o, const OptionName& opt
   line.read_as = q.read_as;
   const Catalogs catalogs = shipped_catalogs();
   const shardline::PlanQuestion question = plan_question_of(line, o, catalogs);
-  if (question.prefill()) throw UserError(option("output") + " is missing: requests are answered");
+  if (question.prefill()) throw UserError(argument_name("output") + " is missing: requests are answered");
   if (!q.plan.empty()) {
     PlanAnswer answer = asked_plan(question, catalogs);
     const Plan plan = possible_plan(answer.study, q.plan);
     return {std::move(answer.study), plan};
   }
   PlanAnswer answer = answer_plan(question, catalogs, progress);
-  const Plan plan = best_of(answer, option);
+  const Plan plan = best_of(answer);
   return {std::move(answer.study), plan};
 }
 
-StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o, const OptionName& option) {
-  if (q.plan.empty()) throw UserError(option("plan") + " is required with a scenario");
+StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o) {
+  if (q.plan.empty()) throw UserError(argument_name("plan") + " is required with a scenario");
   const Overrides given{costs_named(o.costs), o.engine, o.any_gpus, o.any_context, o.settings};
   const Scenario scenario = q.scenario_text.empty()
                                 ? scenario_named(q.scenario, given)
@@ -99,50 +99,51 @@ void require_in(const std::string& name, long long value, long long least, long 
 }
 
 // What is of requests, whatever they are served on.
-ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
+ServiceQuestion load_of(const ServeQuestion& asked) {
   constexpr double kMostThink = 1e7;  // s: four months
   constexpr long long kMostRequests = 100'000'000, kMostUsers = 1'000'000, kMostReplicas = 1024;
   constexpr std::array<std::string_view, 2> kLaws{"equal", "drawn"};
   constexpr std::array<std::string_view, 3> kRouters{"round_robin", "least_kv", "prefix"};
   constexpr std::array<Router, 3> kRouterOf{Router::round_robin, Router::least_kv, Router::prefix};
   ServiceQuestion q;
-  q.lengths = choice(option("lengths"), asked.lengths, kLaws) == 1 ? LengthLaw::drawn : LengthLaw::equal;
-  q.router = kRouterOf[choice(option("router"), asked.router, kRouters)];
-  q.targets = parse_targets(option("slo"), asked.slo);
-  if (asked.users) require_in(option("users"), *asked.users, 1, kMostUsers);
+  q.lengths =
+      choice(argument_name("lengths"), asked.lengths, kLaws) == 1 ? LengthLaw::drawn : LengthLaw::equal;
+  q.router = kRouterOf[choice(argument_name("router"), asked.router, kRouters)];
+  q.targets = parse_targets(argument_name("slo"), asked.slo);
+  if (asked.users) require_in(argument_name("users"), *asked.users, 1, kMostUsers);
   if (asked.requests_per_s && !(*asked.requests_per_s >= kLeastRate && *asked.requests_per_s <= kMostRate))
-    throw UserError(fmt::format("{} {}: expected {} to {} requests a second", option("rate"),
+    throw UserError(fmt::format("{} {}: expected {} to {} requests a second", argument_name("rate"),
                                 *asked.requests_per_s, kLeastRate, kMostRate));
-  require_in(option("requests"), asked.requests, 0, kMostRequests);
-  require_in(option("replicas"), asked.replicas, 1, kMostReplicas);
-  require_in(option("seed"), asked.seed, 0, 1'000'000'000'000'000);
+  require_in(argument_name("requests"), asked.requests, 0, kMostRequests);
+  require_in(argument_name("replicas"), asked.replicas, 1, kMostReplicas);
+  require_in(argument_name("seed"), asked.seed, 0, 1'000'000'000'000'000);
   q.trace = asked.trace.value_or("");
   q.rate = asked.requests_per_s.value_or(0);
   q.users = asked.users.value_or(0);
   if (asked.think_s) {
     if (!(*asked.think_s >= 0 && *asked.think_s <= kMostThink))
-      throw UserError(fmt::format("{} {}: expected a time of at most {:.0f} s", option("think"),
+      throw UserError(fmt::format("{} {}: expected a time of at most {:.0f} s", argument_name("think"),
                                   *asked.think_s, kMostThink));
     q.think = Seconds(*asked.think_s);
   }
   q.requests = static_cast<std::uint64_t>(asked.requests);
   q.replicas = asked.replicas;
-  q.failures = parse_failures(option("failure"), asked.failures, asked.replicas);
-  require_in(option("prefill-replicas"), asked.prefill_replicas, 1, kMostReplicas);
-  require_in(option("max-local-prefill"), asked.max_local_prefill, 0, std::int64_t{1} << 30);
+  q.failures = parse_failures(argument_name("failure"), asked.failures, asked.replicas);
+  require_in(argument_name("prefill-replicas"), asked.prefill_replicas, 1, kMostReplicas);
+  require_in(argument_name("max-local-prefill"), asked.max_local_prefill, 0, std::int64_t{1} << 30);
   if (asked.prefill.empty() &&
       (asked.prefill_replicas > 1 || !asked.prefill_knobs.empty() || asked.max_local_prefill > 0))
     throw UserError(fmt::format("{}, {} and {} are of a pool that prefills: expected {}",
-                                option("prefill-replicas"), option("prefill-knob"),
-                                option("max-local-prefill"), option("prefill")));
+                                argument_name("prefill-replicas"), argument_name("prefill-knob"),
+                                argument_name("max-local-prefill"), argument_name("prefill")));
   if (!asked.prefill.empty() && asked.plan.empty())
     throw UserError(
         fmt::format("{} needs {}, the plan of the pool that decodes: the search answers with plans "
                     "that do both",
-                    option("prefill"), option("plan")));
+                    argument_name("prefill"), argument_name("plan")));
   if (!asked.prefill.empty() && !asked.failures.empty())
     throw UserError(fmt::format("{}: replicas of a pair of pools do not die yet: leave it out, or {}",
-                                option("failure"), option("prefill")));
+                                argument_name("failure"), argument_name("prefill")));
   q.seed = static_cast<std::uint64_t>(asked.seed);
   q.knobs = asked.knobs;
   q.largest_rate = q.users == 0 && q.rate <= 0 && q.trace.empty();
@@ -151,51 +152,51 @@ ServiceQuestion load_of(const ServeQuestion& asked, const OptionName& option) {
 
 // Arrivals are seconds since the first one: so late that doubles no longer tell milliseconds apart, all
 // latencies would be 0.
-void require_told_apart(const ServiceQuestion& q, const OptionName& option) {
+void require_told_apart(const ServiceQuestion& q) {
   const auto requests = static_cast<double>(q.requests);
   const double lasts = q.rate > 0 ? requests / q.rate : q.users > 0 ? requests / q.users * q.think.value : 0;
   if (lasts > kLatestArrival)
     throw UserError(
         fmt::format("{} {} come over {:.3g} s, at most {:.0f} s are played: ask for fewer, or for a "
                     "higher rate",
-                    option("requests"), q.requests, lasts, kLatestArrival));
+                    argument_name("requests"), q.requests, lasts, kLatestArrival));
 }
 
-void require_consistent(const ServiceQuestion& q, bool asked_think, const OptionName& option) {
-  require_told_apart(q, option);
+void require_consistent(const ServiceQuestion& q, bool asked_think) {
+  require_told_apart(q);
   if (q.users > 0 && (q.rate > 0 || !q.trace.empty()))
-    throw UserError(fmt::format("{} is of a closed loop: no {} and no {} beside it", option("users"),
-                                option("rate"), option("trace")));
+    throw UserError(fmt::format("{} is of a closed loop: no {} and no {} beside it", argument_name("users"),
+                                argument_name("rate"), argument_name("trace")));
   if (asked_think && q.users == 0)
-    throw UserError(
-        fmt::format("{} is of users of a closed loop: expected {}", option("think"), option("users")));
+    throw UserError(fmt::format("{} is of users of a closed loop: expected {}", argument_name("think"),
+                                argument_name("users")));
   if (q.users > 0 && q.router != Router::round_robin)
-    throw UserError(option("router") + ": users of a closed loop stay with one replica each, in turn");
+    throw UserError(argument_name("router") + ": users of a closed loop stay with one replica each, in turn");
   if (q.largest_rate && q.targets.empty())
     throw UserError(fmt::format(
         "nothing says when requests come: expected {}, {}, {}, or {}, which asks for the largest rate that "
         "meets it",
-        option("rate"), option("users"), option("trace"), option("slo")));
+        argument_name("rate"), argument_name("users"), argument_name("trace"), argument_name("slo")));
 }
 
 }  // namespace
 
-ServiceQuestion asked_load(const ServeQuestion& asked, const OptionName& option) {
-  ServiceQuestion out = load_of(asked, option);
-  require_consistent(out, asked.think_s.has_value(), option);
+ServiceQuestion asked_load(const ServeQuestion& asked) {
+  ServiceQuestion out = load_of(asked);
+  require_consistent(out, asked.think_s.has_value());
   return out;
 }
 
-AskedService asked_service(const ServeQuestion& asked, const RunOptions& o, const OptionName& option,
+AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
                            const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   const bool named = !asked.scenario.empty() || !asked.scenario_text.empty();
   if (named && !asked.system.empty())
-    throw UserError(fmt::format("a scenario names its system: no {} beside it", option("system")));
+    throw UserError(fmt::format("a scenario names its system: no {} beside it", argument_name("system")));
   if (!named && (asked.system.empty() || asked.input_tokens <= 0))
     throw UserError(fmt::format("{} is missing: without a scenario a model is served on a system",
-                                option(asked.system.empty() ? "system" : "input")));
-  ServiceQuestion question = asked_load(asked, option);  // faults before a search
-  StudyAndPlan on = named ? of_scenario(asked, o, option) : of_line(asked, o, option, progress);
+                                argument_name(asked.system.empty() ? "system" : "input")));
+  ServiceQuestion question = asked_load(asked);  // faults before a search
+  StudyAndPlan on = named ? of_scenario(asked, o) : of_line(asked, o, progress);
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
   question.plan = on.plan;
   if (!asked.prefill.empty()) {
@@ -203,7 +204,7 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o, cons
                         asked.max_local_prefill};
     if (const auto reason = no_pair(on.study.study, question.prefill->plan, on.plan))
       throw UserError(
-          fmt::format("{} {}: {}", option("prefill"), to_string(question.prefill->plan), *reason));
+          fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.prefill->plan), *reason));
   }
   const ServedRequest& workload = on.study.study.served;
   question.input = named && asked.input_tokens > 0 ? asked.input_tokens : workload.input;
@@ -211,7 +212,7 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o, cons
   if (question.trace.empty() && (question.input <= 0 || question.output <= 0))
     throw UserError(fmt::format(
         "nothing says how long requests are: expected {} and {}, a workload in the scenario, or {}",
-        option("input"), option("output"), option("trace")));
+        argument_name("input"), argument_name("output"), argument_name("trace")));
   return {std::move(on.study), std::move(question)};
 }
 

@@ -10,6 +10,7 @@
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/saved_question.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/shell_word.hpp"
 
 namespace shardline::api {
@@ -78,7 +79,7 @@ std::string serve_command(const ServiceQuestion& q, const std::string& slo, cons
          load_options(q, slo) + settings;
 }
 
-void require_no_load(const PlanQuestion& asked, const OptionName& option) {
+void require_no_load(const PlanQuestion& asked) {
   const char* const of_load = asked.trace                                              ? "trace"
                               : asked.requests > 0                                     ? "requests"
                               : !asked.lengths.empty() && asked.lengths != "equal"     ? "lengths"
@@ -89,20 +90,20 @@ void require_no_load(const PlanQuestion& asked, const OptionName& option) {
   if (of_load != nullptr)
     throw UserError(
         fmt::format("{} is of requests that are played: expected {} beside it, targets by percentile",
-                    option(of_load), option("slo")));
+                    argument_name(of_load), argument_name("slo")));
 }
 
-AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o, const OptionName& option) {
+AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o) {
   if (asked.most_ttl_s || asked.most_ttft_s || asked.users)
-    throw UserError(fmt::format("{} has the targets: no {} beside it", option("slo"),
-                                option(asked.most_ttl_s    ? "ttl"
-                                       : asked.most_ttft_s ? "ttft"
-                                                           : "users")));
+    throw UserError(fmt::format("{} has the targets: no {} beside it", argument_name("slo"),
+                                argument_name(asked.most_ttl_s    ? "ttl"
+                                              : asked.most_ttft_s ? "ttft"
+                                                                  : "users")));
   if (!asked.output_tokens)
-    throw UserError(fmt::format("{} is missing: requests are answered", option("output")));
+    throw UserError(fmt::format("{} is missing: requests are answered", argument_name("output")));
   if (!asked.requests_per_s && !asked.trace)
-    throw UserError(
-        fmt::format("nothing says when requests come: expected {} or {}", option("rate"), option("trace")));
+    throw UserError(fmt::format("nothing says when requests come: expected {} or {}", argument_name("rate"),
+                                argument_name("trace")));
   ServeQuestion load;
   load.trace = asked.trace;
   load.lengths = asked.lengths;
@@ -112,14 +113,14 @@ AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o,
   load.router = asked.router;
   load.seed = asked.seed;
   AskedDeployment out;
-  out.question.load = asked_load(load, option);
+  out.question.load = asked_load(load);
   PlanQuestion line = asked;
   line.requests_per_s.reset();  // of a steady stream, which this is not
   const Catalogs catalogs = shipped_catalogs();
   const shardline::PlanQuestion question = plan_question_of(line, o, catalogs);
   if (question.engine == kIdealEngine)
     throw UserError(fmt::format("{}: bare kernels (ideal) serve nobody: name an engine, or leave {} out",
-                                option("slo"), option("engine")));
+                                argument_name("slo"), argument_name("engine")));
   out.plan = asked_plan(question, catalogs);
   out.question.load.input = question.input;
   out.question.load.output = question.output;

@@ -19,10 +19,9 @@ struct AskedDeployment {
 
 /// Throws UserError: what is asked without `slo` that is of it alone, targets that mean nothing beside it, no
 /// rate and no trace, no length of answers.
-AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& options,
-                                 const OptionName& option);
+AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& options);
 /// Where `slo` is empty: throws UserError of what is of it alone.
-void require_no_load(const PlanQuestion& asked, const OptionName& option);
+void require_no_load(const PlanQuestion& asked);
 
 /// " --rate 8/s --slo 'tpot p99 40 ms' ...": what is played, as options of `serve`.
 std::string load_options(const ServiceQuestion& question, const std::string& slo);

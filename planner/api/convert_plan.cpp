@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 
 #include "planner/api/convert.hpp"
 #include "planner/engines/profile.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/saved_question.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline::api {
 
@@ -19,36 +19,40 @@ constexpr long long kMostUsers = 1'000'000;
 
 void require_in(const char* option, std::optional<long long> value, long long least, long long most) {
   if (value && (*value < least || *value > most))
-    throw UserError(fmt::format("{} {}: expected {} to {}", option, *value, least, most));
+    throw UserError(fmt::format("{} {}: expected {} to {}", argument_name(option), *value, least, most));
 }
 
 int gpus_of(const PlanQuestion& asked, const RunOptions& o, const Catalogs& catalogs) {
   const FabricSpec fabric = load_system(asked.system, catalogs.systems, system_settings(o.settings)).fabric;
   const long long all = static_cast<long long>(fabric.nodes) * fabric.gpus_per_node;
+  if (asked.gpus && *asked.gpus < 1) require_in("gpus", asked.gpus, 1, all);
+  if (asked.nodes && *asked.nodes < 1) require_in("nodes", asked.nodes, 1, fabric.nodes);
   if (asked.nodes && *asked.nodes > fabric.nodes)
-    throw UserError(fmt::format("--nodes {}: {} has {}", *asked.nodes, asked.system, fabric.nodes));
+    throw UserError(
+        fmt::format("{} {}: {} has {}", argument_name("nodes"), *asked.nodes, asked.system, fabric.nodes));
   if (asked.gpus && *asked.gpus > all)
-    throw UserError(fmt::format("--gpus {}: {} has {} ({} nodes of {})", *asked.gpus, asked.system, all,
-                                fabric.nodes, fabric.gpus_per_node));
+    throw UserError(fmt::format("{} {}: {} has {} ({} nodes of {})", argument_name("gpus"), *asked.gpus,
+                                asked.system, all, fabric.nodes, fabric.gpus_per_node));
   const long long by_nodes = asked.nodes ? *asked.nodes * fabric.gpus_per_node : 0;
   if (asked.gpus && asked.nodes && *asked.gpus != by_nodes)
-    throw UserError(fmt::format("--gpus {} and --nodes {}, which are {} GPUs of {}: give one of them",
-                                *asked.gpus, *asked.nodes, by_nodes, asked.system));
+    throw UserError(fmt::format("{} {} and {} {}, which are {} GPUs of {}: give one of them",
+                                argument_name("gpus"), *asked.gpus, argument_name("nodes"), *asked.nodes,
+                                by_nodes, asked.system));
   return static_cast<int>(asked.gpus ? *asked.gpus : by_nodes);
 }
 
 Seconds target(const char* option, std::optional<double> value) {
   if (!value) return Seconds(0);
   if (!(*value > 0) || !std::isfinite(*value))
-    throw UserError(fmt::format("{} {}: expected a positive time", option, *value));
+    throw UserError(fmt::format("{} {}: expected a positive time", argument_name(option), *value));
   return Seconds(*value);
 }
 
 double rate_of(std::optional<double> value) {
   if (!value) return 0;
   if (!(*value >= kLeastRate && *value <= kMostRate))
-    throw UserError(
-        fmt::format("--rate {}: expected {} to {} requests a second", *value, kLeastRate, kMostRate));
+    throw UserError(fmt::format("{} {}: expected {} to {} requests a second", argument_name("rate"), *value,
+                                kLeastRate, kMostRate));
   return *value;
 }
 
@@ -56,29 +60,37 @@ double price_of(std::optional<double> value) {
   constexpr double kLeast = 1e-6, kMost = 1e6;
   if (!value) return 0;
   if (!(*value >= kLeast && *value <= kMost))
-    throw UserError(fmt::format("--gpu-hour {}: expected a price from {} to {}", *value, kLeast, kMost));
+    throw UserError(fmt::format("{} {}: expected a price from {} to {}", argument_name("gpu-hour"), *value,
+                                kLeast, kMost));
   return *value;
 }
 
 // Targets that would silently mean nothing.
 void require_meaning(const shardline::PlanQuestion& q) {
-  if (q.output == 1) throw UserError("--output 1: a prefill gives the first token: leave --output out");
+  if (q.output == 1)
+    throw UserError(
+        fmt::format("{0} 1: a prefill gives the first token: leave {0} out", argument_name("output")));
   if (q.prefill() && (q.ttl > Seconds(0) || q.users > 0))
-    throw UserError(
-        "--ttl, --tokens-per-user and --users are of answers: give their length with --output (without it "
-        "the question is of the prefill alone, with --ttft)");
+    throw UserError(fmt::format(
+        "{}, {} and {} are of answers: give their length with {} (without it the question is of the prefill "
+        "alone, with {})",
+        argument_name("ttl"), argument_name("tokens-per-user"), argument_name("users"),
+        argument_name("output"), argument_name("ttft")));
   if (q.rate > 0 && q.prefill())
-    throw UserError("--rate is of requests that are answered: give the length of answers with --output");
+    throw UserError(fmt::format("{} is of requests that are answered: give the length of answers with {}",
+                                argument_name("rate"), argument_name("output")));
   if (q.rate > 0 && q.engine == "ideal")
-    throw UserError(
-        "--rate is of served requests, and bare kernels (ideal) serve nobody: name an engine, or leave "
-        "--engine out");
+    throw UserError(fmt::format(
+        "{} is of served requests, and bare kernels (ideal) serve nobody: name an engine, or leave {} out",
+        argument_name("rate"), argument_name("engine")));
   if (q.rate > 0 && q.users > 0)
-    throw UserError("--rate and --users: a rate says how many users it keeps busy: give one of them");
+    throw UserError(fmt::format("{} and {}: a rate says how many users it keeps busy: give one of them",
+                                argument_name("rate"), argument_name("users")));
   if (q.engine == "ideal" && !q.prefill() && q.ttft > Seconds(0))
-    throw UserError(
-        "--ttft with --output is of served requests, and bare kernels (ideal) serve nobody: name an "
-        "engine, or leave --output out");
+    throw UserError(fmt::format(
+        "{} with {} is of served requests, and bare kernels (ideal) serve nobody: name an engine, or leave "
+        "{} out",
+        argument_name("ttft"), argument_name("output"), argument_name("output")));
 }
 
 PlannedPlan planned_of(const PlanAnswer& a, const PlannedPoint& p) {
@@ -108,12 +120,9 @@ BestPlan best_of(const PlanAnswer& a) {
 
 shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOptions& o,
                                          const Catalogs& catalogs) {
-  constexpr long long kMost = std::numeric_limits<int>::max();  // the system's own number is less
-  require_in("--gpus", asked.gpus, 1, kMost);
-  require_in("--nodes", asked.nodes, 1, kMost);
-  require_in("--users", asked.users, 1, kMostUsers);
-  require_in("--input", asked.input_tokens, 1, scenario_parts::kLongest);
-  require_in("--output", asked.output_tokens, 1, scenario_parts::kLongest);
+  require_in("users", asked.users, 1, kMostUsers);
+  require_in("input", asked.input_tokens, 1, scenario_parts::kLongest);
+  require_in("output", asked.output_tokens, 1, scenario_parts::kLongest);
   shardline::PlanQuestion q;
   q.model = asked.model;
   q.as = asked.read_as.value_or("");
@@ -124,8 +133,8 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   q.users = asked.users.value_or(0);
   q.rate = rate_of(asked.requests_per_s);
   q.gpu_hour = price_of(asked.gpu_hour_price);
-  q.ttl = target("--ttl", asked.most_ttl_s);
-  q.ttft = target("--ttft", asked.most_ttft_s);
+  q.ttl = target("ttl", asked.most_ttl_s);
+  q.ttft = target("ttft", asked.most_ttft_s);
   q.engine = same_engine(o.engine, kIdealEngine) ? kIdealEngine : o.engine;
   q.costs = o.costs;
   q.any_gpus = o.any_gpus;

@@ -16,17 +16,13 @@ struct AskedService {
   ServiceQuestion question;
 };
 
-/// How the caller's arguments are called, where they are at fault: `option("rate")` is "--rate" of the
-/// command line.
-using OptionName = std::function<std::string(const char* name)>;
-
 /// What of a question is of requests, whatever they are served on; their lengths are left out. Throws
 /// UserError.
-ServiceQuestion asked_load(const ServeQuestion& question, const OptionName& option);
+ServiceQuestion asked_load(const ServeQuestion& question);
 
 /// The study and the plan that requests are served on; a plan that is not named is searched for, of which
 /// `progress` is told. Throws UserError.
-AskedService asked_service(const ServeQuestion& question, const RunOptions& options, const OptionName& option,
+AskedService asked_service(const ServeQuestion& question, const RunOptions& options,
                            const std::function<void(std::uint64_t done, std::uint64_t total)>& progress);
 
 std::vector<ServedLatency> latencies_of(const ServedLoadAnswer& load);

@@ -94,7 +94,7 @@ std::optional<DeploymentAnswer> answer_deployment(const PlanOptions& o, const ap
 int run_deployment(const PlanOptions& o, const Provenance& made_by) {
   const api::PlanQuestion question = asked_of(o);
   const api::AskedDeployment asked =
-      api::asked_deployment(question, run_options_of(o.engine, o.costs, o.threads), option_name);
+      api::asked_deployment(question, run_options_of(o.engine, o.costs, o.threads));
   const std::optional<DeploymentAnswer> answered = answer_deployment(o, asked);
   if (!answered) {
     if (made_by.document != nullptr) made_by.document->set("");
@@ -128,7 +128,7 @@ int run(const PlanOptions& o, const Provenance& made_by) {
   refuse_to_overwrite("--save", o.save, read);
   if (!o.slo.empty()) return run_deployment(o, made_by);
   const api::PlanQuestion asked = asked_of(o);
-  api::require_no_load(asked, option_name);
+  api::require_no_load(asked);
   const Catalogs catalogs = shipped_catalogs();
   const PlanQuestion question =
       api::plan_question_of(asked, run_options_of(o.engine, o.costs, o.threads), catalogs);

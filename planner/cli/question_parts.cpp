@@ -177,6 +177,4 @@ std::string share_text(long long copies, int gpus_of_one) {
                      gpus_text(static_cast<int>(copies * gpus_of_one)));
 }
 
-std::string option_name(const char* name) { return std::string("--") + name; }
-
 }  // namespace shardline::cli

@@ -41,9 +41,6 @@ AskedStudy asked_study(const std::string& scenario_or_model, const QuestionOptio
                        const std::string& model, std::vector<std::string> plans, std::size_t wanted,
                        const std::string& costs, const EngineOptions& engine);
 
-/// How the command line calls an argument of the library: "--rate" of "rate".
-std::string option_name(const char* name);
-
 /// "one of 2 copies on 8 GPUs: its users are a copy's share"; empty of a plan that is started once.
 std::string share_text(long long copies, int gpus_of_one);
 

@@ -133,7 +133,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
   api::AskedService asked;
   {
     Progress progress(o.scenario, Progress::terminal());
-    asked = api::asked_service(question, run_options_of(o.engine, o.costs, 0), option_name,
+    asked = api::asked_service(question, run_options_of(o.engine, o.costs, 0),
                                [&](std::uint64_t done, std::uint64_t total) {
                                  progress.show(done, total);
                                  check_cancelled();

@@ -9,6 +9,7 @@
 #include "models/model/hf_config.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/scenario/scenario_parts.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline::scenario_parts {
 
@@ -247,11 +248,10 @@ bool check_unread(const PrecisionKeys& k, const Model& model, const Reader& root
   const bool ffn =
       (!has_dense(model) || k.ffn_weights) && (!has_experts(model) || k.ffn_weights || k.expert_weights);
   if (k.attention_weights && ffn) return false;
-  root.at("models").fault(
-      unread,
-      {"its matrices have no type here: say which they have, for instance --set precision.weights=fp8, "
-       "or in a scenario precision: {weights: fp8}",
-       fmt::format("types of weights: {}", fmt::join(kWeights, ", "))});
+  root.at("models").fault(unread, {"its matrices have no type here: say which they have, for instance " +
+                                       argument_given("set", "precision.weights=fp8") +
+                                       ", or in a scenario precision: {weights: fp8}",
+                                   fmt::format("types of weights: {}", fmt::join(kWeights, ", "))});
   return true;
 }
 

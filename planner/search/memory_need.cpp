@@ -12,6 +12,7 @@
 #include "planner/plan/options.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline {
 
@@ -141,10 +142,10 @@ MemoryNeed need_of_search(const Case& c, std::span<const Plan> plans, std::size_
       Bytes(kProcessBytes + kSearcherBytes * static_cast<double>(threads) + steps + kept + looked), "", ""};
   if (steps >= kept && steps >= looked) {
     need.most = fmt::format("{} on each of {} threads", chunks(rounds), threads);
-    need.smaller = std::string(kLarger) + ", or fewer --threads";
+    need.smaller = std::string(kLarger) + ", or fewer " + argument_name("threads");
   } else if (kept >= looked) {
     need.most = fmt::format("{} configurations that are kept", points);
-    need.smaller = "no --all, fewer batches, gpus or strategies";
+    need.smaller = "no " + argument_name("all") + ", fewer batches, gpus or strategies";
   } else {
     need.most = fmt::format("{} plans to look at", plans.size());
     need.smaller = "fewer gpus, strategies or values of options";

@@ -10,6 +10,7 @@
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/served_bytes.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/packed.hpp"
@@ -88,7 +89,8 @@ void DeploymentJobs::find_plans() {
   constexpr std::size_t kShown = 3;
   if (details.size() > kShown) details.resize(kShown);
   if (details.empty())
-    details.push_back("no plan fits, or the engine starts none: plan without --slo says why");
+    details.push_back("no plan fits, or the engine starts none: plan without " + argument_name("slo") +
+                      " says why");
   throw UserError({Diagnostic{{}, "no plan whose requests can be played", std::move(details)}});
 }
 

@@ -8,6 +8,7 @@
 #include "planner/search/evaluate.hpp"
 #include "planner/search/memory_need.hpp"
 #include "planner/studies/searched_partition.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/memory_limit.hpp"
 
 namespace shardline {
@@ -109,8 +110,8 @@ HandoffStudy study_handoff(const Study& study, const HandoffQuestion& q) {
   prompt.placement = nullptr;
   answers.batch = decode_batch(out.tokens + 1);
   prompt.disaggregated = answers.disaggregated = true;
-  out.prefill = plan_for(study, prompt, q.prefill, CacheSide::prefilled, "--prefill");
-  out.decode = plan_for(study, answers, q.decode, CacheSide::to_decode, "--decode");
+  out.prefill = plan_for(study, prompt, q.prefill, CacheSide::prefilled, argument_name("prefill"));
+  out.decode = plan_for(study, answers, q.decode, CacheSide::to_decode, argument_name("decode"));
   require_memory(need_of_step(prompt, out.prefill));
   require_memory(need_of_step(answers, out.decode));
   const AllReduceRule rule = study.sweep().search.all_reduce;

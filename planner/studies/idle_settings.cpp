@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "planner/serving/served_plan.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline {
 
@@ -71,7 +72,7 @@ bool changes(const Study& study, const Study& other, std::span<const Plan> plans
 void add_idle_settings(std::vector<Diagnostic>& to, std::vector<Diagnostic> idle) {
   for (Diagnostic& d : idle) {
     const auto same = [&](const Diagnostic& known) {
-      return known.where.file == kSettingOrigin && known.where.source_line == d.where.source_line;
+      return known.where.file == setting_origin() && known.where.source_line == d.where.source_line;
     };
     if (std::none_of(to.begin(), to.end(), same)) to.push_back(std::move(d));
   }
@@ -89,17 +90,17 @@ std::vector<Diagnostic> idle_settings(const std::vector<std::string>& settings, 
       continue;  // the question cannot be asked without it
     }
     Location where;
-    where.file = kSettingOrigin;
+    where.file = setting_origin();
     where.line = where.column = 1;
     where.source_line = settings[i];
     where.key = key_of(settings[i]);
     out.push_back(
         {where,
          key_of(settings[i]) + " changes nothing here: times and memory are the same without it",
-         {sets_system(settings[i]) && calibrated ? "fits of measurements may stand in for it, which --costs "
-                                                   "parameters leaves out; intervals may be those of "
-                                                   "another machine all the same"
-                                                 : "what is reported does not depend on it"}});
+         {sets_system(settings[i]) && calibrated
+              ? "fits of measurements may stand in for it, which " + argument_given("costs", "parameters") +
+                    " leaves out; intervals may be those of another machine all the same"
+              : "what is reported does not depend on it"}});
   }
   return out;
 }

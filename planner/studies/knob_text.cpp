@@ -6,6 +6,7 @@
 #include <cmath>
 #include <system_error>
 
+#include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/units.hpp"
 
@@ -18,8 +19,8 @@ KnobParts knob_parts(const std::string& text) {
 
 void knob_fault(const std::string& text, std::size_t column, std::string what,
                 std::vector<std::string> details) {
-  throw UserError(
-      {Diagnostic{{"--knob", 1, static_cast<int>(column + 1), text}, std::move(what), std::move(details)}});
+  throw UserError({Diagnostic{
+      {argument_name("knob"), 1, static_cast<int>(column + 1), text}, std::move(what), std::move(details)}});
 }
 
 namespace {

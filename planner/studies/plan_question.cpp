@@ -14,6 +14,7 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/shell_word.hpp"
 
 namespace shardline {
@@ -203,23 +204,23 @@ PlanDefaults plan_defaults(const PlanQuestion& q, const Catalogs& catalogs,
   const int all = d.system.gpus(), tray = d.system.fabric.gpus_per_tray();
   const int most = q.gpus > 0 ? q.gpus : std::min({kNode, d.system.fabric.gpus_per_node, all});
   if (most > all)
-    throw UserError(fmt::format("--gpus {}: {} has {} GPUs ({} nodes of {})", most, d.system.name, all,
-                                d.system.fabric.nodes, d.system.fabric.gpus_per_node));
+    throw UserError(fmt::format("{} {}: {} has {} GPUs ({} nodes of {})", argument_name("gpus"), most,
+                                d.system.name, all, d.system.fabric.nodes, d.system.fabric.gpus_per_node));
   if (d.engine && !q.any_context && d.model.max_context > 0 && q.input + q.output > d.model.max_context)
-    throw UserError({Diagnostic{
-        {},
-        fmt::format("input and output are {} tokens, {} is for {} at most", grouped(q.input + q.output),
-                    d.model.name, grouped(d.model.max_context)),
-        {shorter_request(q, d.model.max_context),
-         "--any-context lifts that: engines start longer requests if told to", length_rule(*d.engine)}}});
+    throw UserError(
+        {Diagnostic{{},
+                    fmt::format("input and output are {} tokens, {} is for {} at most",
+                                grouped(q.input + q.output), d.model.name, grouped(d.model.max_context)),
+                    {shorter_request(q, d.model.max_context),
+                     argument_name("any-context") + " lifts that: engines start longer requests if told to",
+                     length_rule(*d.engine)}}});
   d.most_gpus = most;
   d.gpus = default_gpus(d.system, most, q.any_gpus);
   if (d.gpus.back() != most)
     d.gpus_note = fmt::format(
         "{} GPUs are not handed out to one plan on {}, but powers of two of a {} of {} and whole ones; "
-        "--any-gpus lifts "
-        "that",
-        most, d.system.name, d.system.fabric.tray > 0 ? "tray" : "node", tray);
+        "{} lifts that",
+        most, d.system.name, d.system.fabric.tray > 0 ? "tray" : "node", tray, argument_name("any-gpus"));
   d.strategies = default_strategies(q, d);
   d.batches = default_batches(q, d.engine);
   if (d.strategies.empty())

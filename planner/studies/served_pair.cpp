@@ -6,6 +6,7 @@
 
 #include "planner/engines/profile.hpp"
 #include "planner/handoff/transfer.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline {
 
@@ -42,18 +43,20 @@ double mean_of(const std::vector<double>& values) {
 std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode) {
   if (!c.engine || !std::holds_alternative<VllmKnobs>(service_knobs(c, decode, {}, 2).of))
     return "pairs of pools are played under the rules of vLLM's connector only, those of SGLang and "
-           "TensorRT-LLM are not built yet: --engine vllm";
+           "TensorRT-LLM are not built yet: " +
+           argument_given("engine", "vllm");
   if (prefill.dp > 1 || decode.dp > 1)
     return "replicas of a pair with several attention groups are not played yet: a plan with DP1, and more "
            "replicas of it";
   if (has_recurrence(c.model))
     return "recurrent states are handed over whole and kept apart from blocks, which is not played yet: "
-           "without --prefill both are served by one pool";
+           "without " +
+           argument_name("prefill") + " both are served by one pool";
   for (const Attention& a : c.model.attentions)
     if (a.reach.local())
       return "of layers with windows only the end of a prompt is handed over, which is not played yet: "
-             "without "
-             "--prefill both are served by one pool";
+             "without " +
+             argument_name("prefill") + " both are served by one pool";
   if (const auto reason = no_handoff(c.model)) return reason;
   if (const auto reason = no_handoff(prefill, CacheSide::prefilled)) return reason;
   return no_handoff(decode, CacheSide::to_decode);
@@ -64,17 +67,17 @@ PairPools::PairPools(const Study& study, const PrefillQuestion& question, const 
     : question_(question) {
   const Case& c = study.study;
   if (const auto reason = no_pair(c, question.plan, decode))
-    throw UserError(fmt::format("--prefill {}: {}", to_string(question.plan), *reason));
+    throw UserError(fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.plan), *reason));
   require_play(c, question.plan);
   knobs_ = service_knobs(c, question.plan, question.knobs, mean);
   auto& mine = std::get<VllmKnobs>(knobs_.of);
   auto& other = std::get<VllmKnobs>(knobs.of);
   if (mine.block_size != other.block_size)
-    throw UserError(
-        fmt::format("--prefill {}: its KV blocks have {} tokens and those of the plan that decodes "
-                    "{}: a hand-off between blocks of one size is played, see --prefill-knob and "
-                    "--knob block_size",
-                    to_string(question.plan), mine.block_size, other.block_size));
+    throw UserError(fmt::format(
+        "{} {}: its KV blocks have {} tokens and those of the plan that decodes {}: a hand-off between "
+        "blocks of one size is played, see {} and {} block_size",
+        argument_name("prefill"), to_string(question.plan), mine.block_size, other.block_size,
+        argument_name("prefill-knob"), argument_name("knob")));
   mine.max_model_len = other.max_model_len = std::min(mine.max_model_len, other.max_model_len);
   decode_ = other;
   Case handed = c;

@@ -15,6 +15,7 @@
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/knob_text.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -249,7 +250,8 @@ std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
 }  // namespace
 
 std::optional<std::string> no_play(const Case& c, const Plan& plan) {
-  if (!c.engine) return "bare kernels have no scheduler: name an engine that has, as --engine vllm";
+  if (!c.engine)
+    return "bare kernels have no scheduler: name an engine that has, as " + argument_given("engine", "vllm");
   if (!same_engine(c.engine->name, "vllm") && !same_engine(c.engine->name, "sglang") &&
       !same_engine(c.engine->name, "trtllm"))
     return fmt::format("the scheduler of {} is not played, those of vllm, sglang and trtllm are",
@@ -386,8 +388,9 @@ std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& k
       {},
       fmt::format("batch={} of the plan is not kept: requests are batched as they come, up to {} at once{}",
                   plan.batch, k.requests, plan.dp > 1 ? " in each attention group" : ""),
-      {fmt::format("--knob {}={} is such a cap", k.cap,
-                   static_cast<long long>(plan.batch) * (k.of_all ? plan.dp : 1))}};
+      {argument_given("knob", fmt::format("{}={}", k.cap,
+                                          static_cast<long long>(plan.batch) * (k.of_all ? plan.dp : 1))) +
+       " is such a cap"}};
 }
 
 }  // namespace shardline

@@ -7,6 +7,7 @@
 #include "planner/search/memory_need.hpp"
 #include "planner/studies/partition_study.hpp"
 #include "planner/studies/thresholds.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
@@ -80,13 +81,13 @@ MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replica
   MemoryNeed need{Bytes(kProcessBytes + kThread + answered + waiting + pools), "", ""};
   if (answered >= std::max(waiting, pools)) {
     need.most = fmt::format("the latencies of {} requests", requests);
-    need.smaller = "fewer --requests";
+    need.smaller = "fewer " + argument_name("requests");
   } else if (waiting >= pools) {
     need.most = fmt::format("{} users of a closed loop", users);
-    need.smaller = "fewer --users";
+    need.smaller = "fewer " + argument_name("users");
   } else {
     need.most = fmt::format("{} replicas with {:.0f} blocks of KV cache each", replicas, blocks);
-    need.smaller = "fewer --replicas";
+    need.smaller = "fewer " + argument_name("replicas");
   }
   return need;
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -100,7 +101,7 @@ void require_memory(const MemoryNeed& need) {
   d.what = fmt::format("this needs about {} of memory, and may use {}{}: {}", to_string(need.bytes),
                        to_string(Bytes(most)), whose, need.most);
   d.details = {fmt::format("ask for less: {}", need.smaller),
-               fmt::format("or allow it: {} \"{:.0f} GB\"", g_scoped ? "memory" : "--memory",
+               fmt::format("or allow it: {} \"{:.0f} GB\"", argument_name("memory"),
                            std::ceil(need.bytes.value / 1e9))};
   throw UserError({std::move(d)});
 }

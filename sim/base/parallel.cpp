@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "sim/base/argument_names.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/memory_limit.hpp"
 
@@ -94,6 +95,7 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
   }
   const CancelQuestion* const question = cancel_question();
   const std::optional<Bytes> memory = scoped_memory();
+  const bool library = asked_by_library();
 #ifdef __SANITIZE_THREAD__
   // The distribution's oneTBB is not instrumented: ThreadSanitizer would see races inside it, and so miss
   // ours.
@@ -103,6 +105,7 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
     pool.emplace_back([&, slot] {
       const CancelScope scope(question);
       const MemoryScope limited(memory);
+      const LibraryArguments names(library);
       for (std::size_t i = next++; i < end; i = next++) body(i, slot);
     });
   }
@@ -114,6 +117,7 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
     oneapi::tbb::parallel_for(begin, end, [&](std::size_t i) {
       const CancelScope scope(question);
       const MemoryScope limited(memory);
+      const LibraryArguments names(library);
       check_cancelled();
       body(i, static_cast<std::size_t>(oneapi::tbb::this_task_arena::current_thread_index()));
     });

@@ -2,13 +2,17 @@
 
 #include <system_error>
 
+#include "sim/base/argument_names.hpp"
 #include "sim/base/memory_limit.hpp"
 #include "sim/base/parallel.hpp"
 
 namespace shardline {
 
 JobThreads::JobThreads(std::size_t threads, DoJob job)
-    : job_(std::move(job)), outer_(cancel_question()), memory_(scoped_memory()) {
+    : job_(std::move(job)),
+      outer_(cancel_question()),
+      memory_(scoped_memory()),
+      library_(asked_by_library()) {
   stopping_ = [this] { return stop_ || (outer_ != nullptr && (*outer_)()); };
   threads = threads_to_be_had(threads);
   while (threads_.size() < threads) {
@@ -51,6 +55,7 @@ void JobThreads::wait(std::chrono::microseconds most) {
 void JobThreads::work() {
   const CancelScope scope(&stopping_);
   const MemoryScope limited(memory_);
+  const LibraryArguments names(library_);
   std::unique_lock lock(mutex_);
   while (true) {
     given_.wait(lock, [this] { return stop_ || !waiting_.empty(); });

@@ -32,8 +32,8 @@ struct FinishedJob {
   std::exception_ptr fault;  // in place of a result
 };
 
-/// Jobs ask whoever may cancel the thread that made this; its memory limit is theirs. The end of this ends
-/// them, as they ask.
+/// Jobs ask whoever may cancel the thread that made this; its memory limit is theirs, and its words. The end
+/// of this ends them, as they ask.
 class JobThreads {
  public:
   /// On fewer where the system makes no more. Throws std::system_error where it makes none.
@@ -55,6 +55,7 @@ class JobThreads {
   DoJob job_;
   const CancelQuestion* outer_;
   std::optional<Bytes> memory_;
+  bool library_;
   CancelQuestion stopping_;
   std::mutex mutex_;
   std::condition_variable given_, done_;

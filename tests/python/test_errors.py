@@ -34,6 +34,15 @@ def test_bad_input_has_places_and_the_text_of_the_program(folder, program):
 ONE = "tensor:tpa=4,tpf=4,batch=1"
 
 
+def ask_plan(**given):
+    return shardline.plan("llama-3.1-8b", **{**dict(system="h100-hgx", input="8K", output=512), **given})
+
+
+def ask_serve(**given):
+    line = dict(model="llama-3.1-8b", system="h100-hgx", input="8K", output=512, rate=1, plan="tensor")
+    return shardline.serve(**{**line, **given})
+
+
 @pytest.mark.parametrize(
     "ask, text",
     [
@@ -50,9 +59,9 @@ ONE = "tensor:tpa=4,tpf=4,batch=1"
         (lambda: shardline.compare("small.yaml", plan="helix:kvp=3"), "expected the texts of two plans"),
         (lambda: shardline.compare("small.yaml", plan=["tensor:tpa=8"]), "expected two"),
         (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8L"), "8L"),
-        (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", ttl="1 ms"), "--output"),
+        (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", ttl="1 ms"), "their length with output"),
         (lambda: shardline.plan("llama3.1-8b", system="h100-hgx", input="8K"), "llama-3.1-8b"),
-        (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input=0), "--input 0"),
+        (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input=0), "input 0: expected 1 to"),
         (lambda: shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", output=512, rate="5/d"), "300/min"),
         (lambda: shardline.serve(model="llama-3.1-8b", system="h100-hgx", input="8K", output=512), "rate, users"),
         (lambda: shardline.serve(model="llama-3.1-8b", input="8K", output=512, rate=1), "system is missing"),
@@ -68,6 +77,22 @@ ONE = "tensor:tpa=4,tpf=4,batch=1"
         (lambda: shardline.sweep("small.yaml", memory="16"), "found a number without a unit"),
         (lambda: shardline.sweep("small.yaml", memory=0), "expected a positive size"),
         (lambda: shardline.list("modells"), "models"),
+        (lambda: ask_plan(gpus=0), "gpus 0: expected 1 to 128"),
+        (lambda: ask_plan(gpus=999), "gpus 999: h100-hgx has 128"),
+        (lambda: ask_plan(nodes=-1), "nodes -1: expected 1 to 16"),
+        (lambda: ask_plan(gpus=3, nodes=1), "gpus 3 and nodes 1, which are 8 GPUs"),
+        (lambda: ask_plan(users=0), "users 0: expected 1"),
+        (lambda: ask_plan(rate=0), "rate 0: expected"),
+        (lambda: ask_plan(rate=1, users=1), "rate and users: "),
+        (lambda: ask_plan(rate=1, engine="ideal"), "or leave engine out"),
+        (lambda: ask_plan(gpu_hour=-1), "gpu_hour -1: expected a price"),
+        (lambda: ask_plan(output=1), "leave output out"),
+        (lambda: ask_plan(input="200K"), "any_context lifts that"),
+        (lambda: ask_plan(set="memory"), "set:1:1: "),
+        (lambda: ask_plan(slo="ttft p99 2 s", rate=1, knob="max_num_seqss=64", engine="vllm"), "knob:1:1: unknown knob"),
+        (lambda: ask_serve(max_local_prefill=-1), "max_local_prefill -1: expected 0"),
+        (lambda: ask_serve(prefill_replicas=3), "prefill_replicas, prefill_knob and max_local_prefill are of"),
+        (lambda: ask_serve(engine="ideal"), 'engine="vllm"'),
     ],
 )
 def test_bad_arguments_are_bad_input(folder, ask, text):
@@ -77,13 +102,43 @@ def test_bad_arguments_are_bad_input(folder, ask, text):
     assert isinstance(raised.value, (shardline.Error, ValueError))
 
 
-def test_arguments_of_a_wrong_type_are_type_errors(folder):
-    with pytest.raises(TypeError):
-        shardline.sweep("small.yaml", ttl=[1])
-    with pytest.raises(TypeError):
-        shardline.sweep("small.yaml", threads="two")
-    with pytest.raises(TypeError):
-        shardline.sweep(3)
+@pytest.mark.parametrize(
+    "ask, text",
+    [
+        (lambda: shardline.sweep("small.yaml", ttl=[1]), 'ttl: expected a time in seconds, or with its unit as "20 ms", found [1]'),
+        (lambda: shardline.sweep("small.yaml", threads="two"), "threads: expected a whole number, found 'two'"),
+        (lambda: shardline.sweep("small.yaml", all="yes"), "all: expected True or False, found 'yes'"),
+        (lambda: shardline.sweep(3), "scenario: expected a name or a path, found 3"),
+        (lambda: ask_plan(gpus=2.5), "gpus: expected a whole number, found 2.5"),
+        (lambda: ask_plan(gpus=True), "gpus: expected a whole number, found True"),
+        (lambda: ask_plan(gpus="8"), "gpus: expected a whole number, found '8'"),
+        (lambda: ask_plan(input=8.5), "input: expected a whole number of tokens, or a text as \"32K\", found 8.5"),
+        (lambda: ask_plan(input=None), "input: expected a whole number of tokens"),
+        (lambda: ask_plan(tokens_per_user="30"), "tokens_per_user: expected a number, found '30'"),
+        (lambda: ask_plan(rate=[]), 'rate: expected requests a second, or by time as "300/min", found []'),
+        (lambda: ask_plan(gpu_hour="3"), "gpu_hour: expected a number, found '3'"),
+        (lambda: ask_plan(system=3), "system: expected a name or a path, found 3"),
+        (lambda: ask_plan(engine=None), "engine: expected a text as \"vllm\", found None"),
+        (lambda: ask_plan(set=[3]), "set: expected texts, as ["),
+        (lambda: ask_plan(any_gpus="yes"), "any_gpus: expected True or False, found 'yes'"),
+        (lambda: ask_plan(memory=[]), "memory: expected a number of bytes"),
+        (lambda: ask_plan(progress=3), "progress: expected a function, found 3"),
+        (lambda: ask_serve(seed=1.5), "seed: expected a whole number, found 1.5"),
+        (lambda: ask_serve(router=None), "router: expected a text, found None"),
+        (lambda: shardline.simulate("small.yaml", plan=3), "plan: expected a text, found 3"),
+        (lambda: shardline.list(3), "what: expected a text, found 3"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_type_errors_that_name_them(folder, ask, text):
+    with pytest.raises(TypeError) as raised:
+        ask()
+    assert str(raised.value).startswith(text) and "\n" not in str(raised.value)
+
+
+def test_numbers_of_numpy_and_one_text_of_several_are_taken(folder):
+    numpy = pytest.importorskip("numpy")
+    asked = ask_plan(gpus=numpy.int64(2), ttl=numpy.float32(0.5), any_gpus=numpy.bool_(True), set="runtime.overhead=0 us")
+    assert asked.question.gpus == 2 and asked.question.most_ttl_s == 0.5
 
 
 def test_threads_have_a_limit(folder):

@@ -17,7 +17,8 @@ Arguments of several functions:
     costs: ``"calibrated"`` or ``"parameters"``; "": as the scenario says.
     any_gpus: with an engine: also plans of part of a tray or node.
     any_context: with an engine: also requests longer than the model's maximum.
-    set: keys in place of those of the system's file or the scenario, ``["device.memory.bandwidth=4 TB/s"]``.
+    set: keys in place of those of the system's file or the scenario, ``["device.memory.bandwidth=4 TB/s"]``; one
+        may be a text alone.
     memory: what the question may need, ``"16 GB"`` or a number of bytes; one that needs more is refused
         before it starts. None: any amount, for a library does not know what else its process does.
     progress: called as ``progress(done, total)``, of each model in turn, in the thread that asked.
@@ -32,6 +33,7 @@ from __future__ import annotations
 import os
 from typing import Callable, Optional, Sequence, Union
 
+from . import _arguments as _given
 from . import _results, _shardline
 from ._errors import BadInput, Error, InternalError, Interrupted, NoPlan
 from ._results import *  # noqa: F403
@@ -91,31 +93,8 @@ Size = Union[float, str]
 Progress = Optional[Callable[[int, int], object]]
 Cancelled = Optional[Callable[[], bool]]
 
-
-def _seconds(name: str, value: Optional[Time]) -> Optional[float]:
-    return _shardline.seconds(name, value) if isinstance(value, str) else value
-
-
-def _tokens(name: str, value: Optional[Tokens]) -> Optional[int]:
-    return _shardline.tokens(name, value) if isinstance(value, str) else value
-
-
-def _bytes(value: Optional[Size]) -> float:
-    if isinstance(value, str):
-        return _shardline.bytes("memory", value)
-    if value is not None and not value > 0:
-        raise BadInput(f"memory {value}: expected a positive size")
-    return 0.0 if value is None else float(value)
-
-
-def _time_per_token(ttl: Optional[Time], tokens_per_user: Optional[float]) -> Optional[float]:
-    """The stricter of two ways to say the same target."""
-    seconds = _seconds("ttl", ttl)
-    if tokens_per_user is None:
-        return seconds
-    if not tokens_per_user > 0:
-        raise BadInput(f"tokens_per_user {tokens_per_user}: expected a positive number")
-    return 1 / tokens_per_user if seconds is None else min(seconds, 1 / tokens_per_user)
+_KNOB = 'as ["max_num_seqs=256"]'
+_FAILURE = 'as ["0 at 60 s for 5 min"]'
 
 
 def plan(
@@ -178,37 +157,39 @@ def plan(
         BadInput: of an argument, or of a file that it names.
     """
     question = PlanQuestion(
-        model=os.fspath(model),
-        system=os.fspath(system),
-        input_tokens=_tokens("input", input) or 0,
-        output_tokens=_tokens("output", output),
-        gpus=gpus,
-        nodes=nodes,
-        users=users,
-        requests_per_s=_shardline.rate("rate", rate) if isinstance(rate, str) else rate,
-        most_ttl_s=_time_per_token(ttl, tokens_per_user),
-        most_ttft_s=_seconds("ttft", ttft),
-        read_as=read_as,
-        gpu_hour_price=gpu_hour,
-        slo=slo,
-        trace=None if trace is None else os.fspath(trace),
-        requests=requests or 0,
-        lengths=lengths,
-        router=router,
-        seed=seed,
-        knobs=tuple(knob),
+        model=_given.path("model", model),
+        system=_given.path("system", system),
+        input_tokens=_given.tokens("input", input),
+        output_tokens=_given.tokens_or_none("output", output),
+        gpus=_given.whole_or_none("gpus", gpus),
+        nodes=_given.whole_or_none("nodes", nodes),
+        users=_given.whole_or_none("users", users),
+        requests_per_s=_given.rate("rate", rate),
+        most_ttl_s=_given.time_per_token(ttl, tokens_per_user),
+        most_ttft_s=_given.seconds("ttft", ttft),
+        read_as=_given.text_or_none("read_as", read_as),
+        gpu_hour_price=_given.number("gpu_hour", gpu_hour),
+        slo=_given.text("slo", slo),
+        trace=_given.path_or_none("trace", trace),
+        requests=_given.whole_or_none("requests", requests) or 0,
+        lengths=_given.text("lengths", lengths),
+        router=_given.text("router", router),
+        seed=_given.whole("seed", seed),
+        knobs=_given.texts("knob", knob, _KNOB),
     )
     return _shardline.plan(
         question,
-        threads=threads,
-        engine=engine,
-        costs=costs,
-        any_gpus=any_gpus,
-        any_context=any_context,
-        set=tuple(set),
-        memory=_bytes(memory),
-        progress=progress,
-        cancelled=cancelled,
+        **_given.run_options(
+            threads=threads,
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
     )
 
 
@@ -251,25 +232,27 @@ def sweep(
         BadInput: of an argument, or of the scenario.
     """
     question = SweepQuestion(
-        scenario=os.fspath(scenario),
-        scenario_text=scenario_text,
-        most_ttl_s=_time_per_token(ttl, tokens_per_user),
-        most_ttft_s=_seconds("ttft", ttft),
-        least_users=users,
-        exhaustive=exhaustive or all,
-        keep_all=all,
+        scenario=_given.path("scenario", scenario),
+        scenario_text=_given.text("scenario_text", scenario_text),
+        most_ttl_s=_given.time_per_token(ttl, tokens_per_user),
+        most_ttft_s=_given.seconds("ttft", ttft),
+        least_users=_given.number("users", users),
+        exhaustive=_given.flag("exhaustive", exhaustive) or _given.flag("all", all),
+        keep_all=_given.flag("all", all),
     )
     return _shardline.sweep(
         question,
-        threads=threads,
-        engine=engine,
-        costs=costs,
-        any_gpus=any_gpus,
-        any_context=any_context,
-        set=tuple(set),
-        memory=_bytes(memory),
-        progress=progress,
-        cancelled=cancelled,
+        **_given.run_options(
+            threads=threads,
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
     )
 
 
@@ -306,23 +289,25 @@ def simulate(
         BadInput: of an argument, or of the scenario. A plan that does not fit is an answer (``fits``).
     """
     question = SimulateQuestion(
-        scenario=os.fspath(scenario),
-        scenario_text=scenario_text,
-        model=model,
-        plan=plan,
-        noise_seed=noise_seed,
-        copies=copies,
+        scenario=_given.path("scenario", scenario),
+        scenario_text=_given.text("scenario_text", scenario_text),
+        model=_given.text("model", model),
+        plan=_given.text("plan", plan),
+        noise_seed=_given.whole_or_none("noise_seed", noise_seed),
+        copies=_given.whole("copies", copies),
     )
     return _shardline.simulate(
         question,
-        engine=engine,
-        costs=costs,
-        any_gpus=any_gpus,
-        any_context=any_context,
-        set=tuple(set),
-        memory=_bytes(memory),
-        progress=progress,
-        cancelled=cancelled,
+        **_given.run_options(
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
     )
 
 
@@ -350,18 +335,23 @@ def explain(
         BadInput: of an argument, or of the scenario. A plan that does not fit is an answer (``fits``).
     """
     question = ExplainQuestion(
-        scenario=os.fspath(scenario), scenario_text=scenario_text, model=model, plan=plan
+        scenario=_given.path("scenario", scenario),
+        scenario_text=_given.text("scenario_text", scenario_text),
+        model=_given.text("model", model),
+        plan=_given.text("plan", plan),
     )
     return _shardline.explain(
         question,
-        engine=engine,
-        costs=costs,
-        any_gpus=any_gpus,
-        any_context=any_context,
-        set=tuple(set),
-        memory=_bytes(memory),
-        progress=progress,
-        cancelled=cancelled,
+        **_given.run_options(
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
     )
 
 
@@ -397,24 +387,26 @@ def handoff(
         BadInput: of an argument, of the scenario, or of plans between which nothing can be handed over.
     """
     question = HandoffQuestion(
-        scenario=os.fspath(scenario),
-        scenario_text=scenario_text,
-        model=model,
-        prefill=prefill,
-        decode=decode,
-        tokens=_tokens("tokens", tokens) or 0,
-        at_once=at_once,
+        scenario=_given.path("scenario", scenario),
+        scenario_text=_given.text("scenario_text", scenario_text),
+        model=_given.text("model", model),
+        prefill=_given.text("prefill", prefill),
+        decode=_given.text("decode", decode),
+        tokens=_given.tokens_or_none("tokens", tokens) or 0,
+        at_once=_given.whole("at_once", at_once),
     )
     return _shardline.handoff(
         question,
-        engine=engine,
-        costs=costs,
-        any_gpus=any_gpus,
-        any_context=any_context,
-        set=tuple(set),
-        memory=_bytes(memory),
-        progress=progress,
-        cancelled=cancelled,
+        **_given.run_options(
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
     )
 
 
@@ -493,45 +485,47 @@ def serve(
         BadInput: of an argument, or of a file that it names. Targets that are missed are an answer (``met``).
     """
     question = ServeQuestion(
-        scenario=os.fspath(scenario),
-        scenario_text=scenario_text,
-        model=os.fspath(model),
-        system=os.fspath(system),
-        gpus=gpus,
-        nodes=nodes,
-        read_as=read_as,
-        most_ttl_s=_time_per_token(ttl, tokens_per_user),
-        most_ttft_s=_seconds("ttft", ttft),
-        plan=plan,
-        trace=None if trace is None else os.fspath(trace),
-        input_tokens=_tokens("input", input) or 0,
-        output_tokens=_tokens("output", output) or 0,
-        lengths=lengths,
-        requests_per_s=_shardline.rate("rate", rate) if isinstance(rate, str) else rate,
-        users=users,
-        think_s=_seconds("think", think),
-        requests=requests or 0,
-        slo=slo,
-        replicas=replicas,
-        router=router,
-        failures=tuple(failure),
-        seed=seed,
-        knobs=tuple(knob),
-        prefill=prefill,
-        prefill_replicas=prefill_replicas,
-        prefill_knobs=tuple(prefill_knob),
-        max_local_prefill=_tokens("max_local_prefill", max_local_prefill) or 0,
+        scenario=_given.path("scenario", scenario),
+        scenario_text=_given.text("scenario_text", scenario_text),
+        model=_given.path("model", model),
+        system=_given.path("system", system),
+        gpus=_given.whole_or_none("gpus", gpus),
+        nodes=_given.whole_or_none("nodes", nodes),
+        read_as=_given.text_or_none("read_as", read_as),
+        most_ttl_s=_given.time_per_token(ttl, tokens_per_user),
+        most_ttft_s=_given.seconds("ttft", ttft),
+        plan=_given.text("plan", plan),
+        trace=_given.path_or_none("trace", trace),
+        input_tokens=_given.tokens_or_none("input", input) or 0,
+        output_tokens=_given.tokens_or_none("output", output) or 0,
+        lengths=_given.text("lengths", lengths),
+        requests_per_s=_given.rate("rate", rate),
+        users=_given.whole_or_none("users", users),
+        think_s=_given.seconds("think", think),
+        requests=_given.whole_or_none("requests", requests) or 0,
+        slo=_given.text("slo", slo),
+        replicas=_given.whole("replicas", replicas),
+        router=_given.text("router", router),
+        failures=_given.texts("failure", failure, _FAILURE),
+        seed=_given.whole("seed", seed),
+        knobs=_given.texts("knob", knob, _KNOB),
+        prefill=_given.text("prefill", prefill),
+        prefill_replicas=_given.whole("prefill_replicas", prefill_replicas),
+        prefill_knobs=_given.texts("prefill_knob", prefill_knob, _KNOB),
+        max_local_prefill=_given.tokens_or_none("max_local_prefill", max_local_prefill) or 0,
     )
     return _shardline.serve(
         question,
-        engine=engine,
-        costs=costs,
-        any_gpus=any_gpus,
-        any_context=any_context,
-        set=tuple(set),
-        memory=_bytes(memory),
-        progress=progress,
-        cancelled=cancelled,
+        **_given.run_options(
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
     )
 
 
@@ -563,18 +557,23 @@ def compare(
     if isinstance(plan, str):
         raise BadInput(f"plan {plan!r}: expected the texts of two plans")
     question = CompareQuestion(
-        scenario=os.fspath(scenario), scenario_text=scenario_text, model=model, plans=tuple(plan)
+        scenario=_given.path("scenario", scenario),
+        scenario_text=_given.text("scenario_text", scenario_text),
+        model=_given.text("model", model),
+        plans=_given.texts("plan", plan, "of two plans"),
     )
     return _shardline.compare(
         question,
-        engine=engine,
-        costs=costs,
-        any_gpus=any_gpus,
-        any_context=any_context,
-        set=tuple(set),
-        memory=_bytes(memory),
-        progress=progress,
-        cancelled=cancelled,
+        **_given.run_options(
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
     )
 
 
@@ -596,9 +595,14 @@ def thresholds(
     Raises:
         BadInput: of an argument, or of the scenario.
     """
-    question = ScenarioQuestion(scenario=os.fspath(scenario), scenario_text=scenario_text)
+    question = ScenarioQuestion(
+        scenario=_given.path("scenario", scenario), scenario_text=_given.text("scenario_text", scenario_text)
+    )
     return _shardline.thresholds(
-        question, threads=threads, costs=costs, set=tuple(set), memory=_bytes(memory), progress=progress, cancelled=cancelled
+        question,
+        **_given.run_options(
+            threads=threads, costs=costs, set=set, memory=memory, progress=progress, cancelled=cancelled
+        ),
     )
 
 
@@ -628,13 +632,16 @@ def partition(
         BadInput: of an argument, or of the scenario.
     """
     question = PartitionQuestion(
-        scenario=os.fspath(scenario),
-        scenario_text=scenario_text,
-        spacing_tokens=_tokens("spacing", spacing),
-        max_loss=max_loss,
-        granularity_tokens=granularity,
+        scenario=_given.path("scenario", scenario),
+        scenario_text=_given.text("scenario_text", scenario_text),
+        spacing_tokens=_given.tokens_or_none("spacing", spacing),
+        max_loss=_given.number("max_loss", max_loss),
+        granularity_tokens=_given.whole_or_none("granularity", granularity),
     )
-    return _shardline.partition(question, threads=threads, set=tuple(set), memory=_bytes(memory), progress=progress, cancelled=cancelled)
+    return _shardline.partition(
+        question,
+        **_given.run_options(threads=threads, set=set, memory=memory, progress=progress, cancelled=cancelled),
+    )
 
 
 def conversation(
@@ -652,8 +659,13 @@ def conversation(
     Raises:
         BadInput: of an argument, or of the scenario.
     """
-    question = ScenarioQuestion(scenario=os.fspath(scenario), scenario_text=scenario_text)
-    return _shardline.conversation(question, costs=costs, set=tuple(set), memory=_bytes(memory), progress=progress, cancelled=cancelled)
+    question = ScenarioQuestion(
+        scenario=_given.path("scenario", scenario), scenario_text=_given.text("scenario_text", scenario_text)
+    )
+    return _shardline.conversation(
+        question,
+        **_given.run_options(costs=costs, set=set, memory=memory, progress=progress, cancelled=cancelled),
+    )
 
 
 def data_folder() -> str:
@@ -669,4 +681,4 @@ def list(what: str) -> ListResult:
     Raises:
         BadInput: of another word.
     """
-    return _shardline.list(what)
+    return _shardline.list(_given.text("what", what))

@@ -1,0 +1,149 @@
+"""Arguments of a call as the library takes them. What is of another type raises TypeError by the argument's name."""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any, Dict, NoReturn, Optional, Sequence, Tuple
+
+from . import _shardline
+from ._errors import BadInput
+
+
+def _wrong(name: str, expected: str, value: object) -> NoReturn:
+    raise TypeError(f"{name}: expected {expected}, found {value!r}")
+
+
+def _is_number(value: object) -> bool:
+    """Python's and NumPy's; of truth values only that they are none."""
+    return not isinstance(value, (str, bytes, bytearray, bool)) and hasattr(value, "__float__")
+
+
+def whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        _wrong(name, "a whole number", value)
+    return operator.index(value)
+
+
+def whole_or_none(name: str, value: Any) -> Optional[int]:
+    return None if value is None else whole(name, value)
+
+
+def number(name: str, value: Any, expected: str = "a number") -> Optional[float]:
+    if value is None:
+        return None
+    if not _is_number(value):
+        _wrong(name, expected, value)
+    return float(value)
+
+
+def text(name: str, value: Any, expected: str = "a text") -> str:
+    if not isinstance(value, str):
+        _wrong(name, expected, value)
+    return value
+
+
+def text_or_none(name: str, value: Any) -> Optional[str]:
+    return None if value is None else text(name, value)
+
+
+def texts(name: str, value: Any, expected: str) -> Tuple[str, ...]:
+    """One text is taken for a sequence of it."""
+    if isinstance(value, str):
+        return (value,)
+    try:
+        items = tuple(value)
+    except TypeError:
+        _wrong(name, f"texts, {expected}", value)
+    return tuple(text(name, item, f"texts, {expected}") for item in items)
+
+
+def path(name: str, value: Any) -> str:
+    try:
+        found = os.fspath(value)
+    except TypeError:
+        _wrong(name, "a name or a path", value)
+    return text(name, found, "a name or a path")
+
+
+def path_or_none(name: str, value: Any) -> Optional[str]:
+    return None if value is None else path(name, value)
+
+
+def flag(name: str, value: Any) -> bool:
+    if isinstance(value, str) or value not in (True, False):
+        _wrong(name, "True or False", value)
+    return bool(value)
+
+
+def seconds(name: str, value: Any) -> Optional[float]:
+    if isinstance(value, str):
+        return _shardline.seconds(name, value)
+    return number(name, value, 'a time in seconds, or with its unit as "20 ms"')
+
+
+def tokens(name: str, value: Any) -> int:
+    if isinstance(value, str):
+        return _shardline.tokens(name, value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        _wrong(name, 'a whole number of tokens, or a text as "32K"', value)
+    return operator.index(value)
+
+
+def tokens_or_none(name: str, value: Any) -> Optional[int]:
+    return None if value is None else tokens(name, value)
+
+
+def rate(name: str, value: Any) -> Optional[float]:
+    if isinstance(value, str):
+        return _shardline.rate(name, value)
+    return number(name, value, 'requests a second, or by time as "300/min"')
+
+
+def size(name: str, value: Any) -> float:
+    if isinstance(value, str):
+        return _shardline.bytes(name, value)
+    bytes_ = number(name, value, 'a number of bytes, or a text as "16 GB"')
+    if bytes_ is not None and not bytes_ > 0:
+        raise BadInput(f"{name} {value}: expected a positive size")
+    return 0.0 if bytes_ is None else bytes_
+
+
+def time_per_token(ttl: Any, tokens_per_user: Any) -> Optional[float]:
+    """The stricter of two ways to say the same target."""
+    most = seconds("ttl", ttl)
+    least = number("tokens_per_user", tokens_per_user)
+    if least is None:
+        return most
+    if not least > 0:
+        raise BadInput(f"tokens_per_user {tokens_per_user}: expected a positive number")
+    return 1 / least if most is None else min(most, 1 / least)
+
+
+def run_options(
+    *,
+    threads: Any = 0,
+    engine: Any = "",
+    costs: Any = "",
+    any_gpus: Any = False,
+    any_context: Any = False,
+    set: Sequence[str] = (),
+    memory: Any = None,
+    progress: Any = None,
+    cancelled: Any = None,
+) -> Dict[str, Any]:
+    """Those of any question, by the names that the native functions have for them."""
+    for name, function in (("progress", progress), ("cancelled", cancelled)):
+        if function is not None and not callable(function):
+            _wrong(name, "a function", function)
+    return dict(
+        threads=whole("threads", threads),
+        engine=text("engine", engine, 'a text as "vllm"'),
+        costs=text("costs", costs, '"calibrated" or "parameters"'),
+        any_gpus=flag("any_gpus", any_gpus),
+        any_context=flag("any_context", any_context),
+        set=texts("set", set, 'as ["device.memory.bandwidth=4 TB/s"]'),
+        memory=size("memory", memory),
+        progress=progress,
+        cancelled=cancelled,
+    )
