@@ -8,6 +8,7 @@
 #include "planner/engines/profile.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/studies/line_settings.hpp"
 #include "planner/studies/saved_question.hpp"
 #include "sim/base/argument_names.hpp"
 
@@ -123,6 +124,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   require_in("users", asked.users, 1, kMostUsers);
   require_in("input", asked.input_tokens, 1, scenario_parts::kLongest);
   require_in("output", asked.output_tokens, 1, scenario_parts::kLongest);
+  require_beside_line(o.settings);
   shardline::PlanQuestion q;
   q.model = asked.model;
   q.as = asked.read_as.value_or("");

@@ -1,8 +1,11 @@
 #include "planner/cli/plan_notes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -55,6 +58,32 @@ std::string started_copies_text(const PlanAnswer& a, std::size_t width) {
       fmt::format("copies: {} x {} is a plan of {} started {}; numbers are of all copies", at->copies, gpus,
                   gpus_text(gpus), at->copies == 2 ? "twice" : fmt::format("{} times", at->copies)),
       width, "  ");
+}
+
+std::string idle_text(const PlanAnswer& a, std::size_t width) {
+  const int all = a.defaults.most_gpus;
+  std::vector<int> rows;
+  std::set<int> left;
+  for (std::size_t i = 0; i < a.plans.size(); ++i) {
+    const PlannedPoint& p = a.plans[i];
+    const int taken = (a.question.prefill() ? 1 : static_cast<int>(p.copies)) * p.point.plan.gpus();
+    if (taken >= all) continue;
+    rows.push_back(static_cast<int>(i) + 1);
+    left.insert(all - taken);
+  }
+  if (rows.empty()) return "";
+  const std::string which = rows.size() == a.plans.size() && rows.size() > 1
+                                ? "all rows leave"
+                                : fmt::format("row{} {} leave{}", rows.size() > 1 ? "s" : "",
+                                              fmt::join(rows, ", "), rows.size() > 1 ? "" : "s");
+  const std::string over =
+      a.question.prefill()  ? "new tokens/s/GPU are over the GPUs of the plan, for one copy of it"
+      : a.question.rate > 0 ? "tokens/s/GPU are over the GPUs of the copies, without these"
+                            : fmt::format("tokens/s/GPU are over all {}, with these", all);
+  return wrapped(fmt::format("idle: {} {}{} of {} free; {}", which,
+                             *left.begin() == *left.rbegin() ? "" : fmt::format("{} to ", *left.begin()),
+                             *left.rbegin(), gpus_text(all), over),
+                 width, "  ");
 }
 
 std::string pools_text(const PlanAnswer& a, std::size_t width) {

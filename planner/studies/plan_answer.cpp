@@ -10,9 +10,11 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/search/nearest.hpp"
 #include "planner/studies/idle_settings.hpp"
+#include "planner/studies/line_settings.hpp"
 #include "planner/studies/plan_copies.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/simulated_plan.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline {
 
@@ -32,6 +34,22 @@ SweepQuestion sweep_question(const PlanQuestion& q, bool served) {
   return out;
 }
 
+// Of a question whose settings name the GPUs of a plan: they stand in for the default, in the search among
+// copies and in the shares of the users, too.
+bool take_set_gpus(PlanDefaults& defaults, const Study& study, const std::vector<std::string>& settings) {
+  if (!sets_key(settings, "gpus")) return false;
+  std::vector<int> gpus = study.sweep().search.gpus;
+  std::sort(gpus.begin(), gpus.end());
+  gpus.erase(std::unique(gpus.begin(), gpus.end()), gpus.end());
+  if (gpus.back() > defaults.most_gpus)
+    throw UserError(fmt::format("{} has a plan of {} GPUs: {} says {} at most",
+                                argument_given("set", "gpus=..."), gpus.back(), argument_name("gpus"),
+                                defaults.most_gpus));
+  defaults.gpus = std::move(gpus);
+  defaults.gpus_note.clear();
+  return true;
+}
+
 // The first engine of those it may be that starts the question at all; the faults of the first where none
 // does.
 Study study_with(const std::string& scenario, const Catalogs& catalogs, const std::vector<std::string>& set) {
@@ -47,6 +65,9 @@ PlanAnswer asked_plan(const PlanQuestion& q, const Catalogs& catalogs) {
   const auto with = [&](std::optional<EngineProfile> engine, const std::string& why) {
     out.defaults = plan_defaults(q, catalogs, std::move(engine));
     out.defaults.engine_why = why;
+    out.scenario = plan_scenario(q, out.defaults);
+    out.study = study_with(out.scenario, catalogs, q.settings);
+    if (!take_set_gpus(out.defaults, out.study, q.settings)) return;
     out.scenario = plan_scenario(q, out.defaults);
     out.study = study_with(out.scenario, catalogs, q.settings);
   };
@@ -315,7 +336,8 @@ PlanAnswer answer_plan(const PlanQuestion& q, const Catalogs& catalogs, const Sh
   find_plans(out, catalogs, show);
   if (!out.plans.empty()) simulate_best(out);
   add_idle(out, catalogs);
-  if (!out.met && !out.wider && !carries_some(out)) out.wider = wider(out, show);
+  const bool other_gpus = !sets_key(q.settings, "gpus");  // the question may be asked of
+  if (!out.met && !out.wider && !carries_some(out) && other_gpus) out.wider = wider(out, show);
   if (out.plans.empty() && takes_checkpoints(q)) out.narrower = narrower_that_fits(out, catalogs, show);
   return out;
 }

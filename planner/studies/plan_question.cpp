@@ -14,6 +14,7 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "planner/studies/line_settings.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -325,7 +326,7 @@ std::string target_text(const PlanQuestion& q) {
 }
 
 std::string question_text(const PlanQuestion& q, const PlanDefaults& d) {
-  return text_of(q, d, d.system.name + set_text(d.system));
+  return text_of(q, d, d.system.name + set_text(d.system)) + scenario_settings_text(q.settings);
 }
 
 }  // namespace shardline

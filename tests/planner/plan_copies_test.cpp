@@ -57,6 +57,23 @@ bool within(const PlanAnswer& a, const Point& p) {
          (!(a.asked.most_ttft > Seconds(0)) || p.ttft <= a.asked.most_ttft);
 }
 
+// Copies, their shares of the users and the plans that are shown are of the GPUs that a setting names.
+TEST(PlanCopies, SetGpusAreThoseOfEveryCopy) {
+  PlanQuestion q = question(8);
+  q.users = 7;
+  q.settings = {"gpus=[2]"};
+  const PlanAnswer a = answer(q);
+  ASSERT_FALSE(a.plans.empty());
+  for (const PlannedPoint& p : a.plans) {
+    EXPECT_EQ(p.point.plan.gpus(), 2) << to_string(p.point.plan);
+    EXPECT_EQ(p.copies, 4);
+  }
+  EXPECT_EQ(a.study.sweep().search.users, (std::vector<int>{2}));
+  EXPECT_THAT(a.scenario, HasSubstr("gpus: [2]"));
+  q.settings = {"gpus=[2, 16]"};
+  EXPECT_THROW(answer(q), UserError);
+}
+
 TEST(LargestThatMeets, IsTheLastBelowTheFirstThatDoesNot) {
   for (int most = 1; most <= 40; ++most) {
     for (int last = 0; last <= most; ++last)

@@ -7,6 +7,7 @@
 
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/studies/line_settings.hpp"
 #include "planner/studies/plan_answer.hpp"
 #include "planner/studies/saved_question.hpp"
 
@@ -135,7 +136,7 @@ TEST(PlanQuestion, ASavedFileHasWhatSettingsChanged) {
   PlanQuestion q = question();
   q.rate = 2;
   q.settings = {"gpus=[2]", "constraints.pool_gpus=2", "degrees.tpa=[1, 2]", "device.memory.bandwidth=3 TB/s",
-                "workload.input=4K"};
+                "workload.lengths=equal"};
   const PlanAnswer a = asked_plan(q, shipped_catalogs());
   const std::string text = saved_scenario(a, shipped_catalogs(), " --slo 'ttft p99 2 s'");
   SCOPED_TRACE(text);
@@ -149,10 +150,48 @@ TEST(PlanQuestion, ASavedFileHasWhatSettingsChanged) {
   EXPECT_EQ(read.pool_gpus, 2);
   EXPECT_EQ(read.pool_gpus, own.pool_gpus);
   EXPECT_THAT(text, HasSubstr("degrees: {tpa: [1, 2]}"));
-  EXPECT_THAT(text, HasSubstr("input: 4K tokens"));  // a file has the unit
   EXPECT_EQ(read.batches, own.batches);
-  EXPECT_EQ(read.workload->input, 4096);
-  EXPECT_EQ(own.workload->input, 4096);
+  EXPECT_THAT(text, HasSubstr("lengths: equal"));
+}
+
+TEST(PlanQuestion, ASavedFileSaysTheUnitOfTokensThatASettingLeavesOut) {
+  PlanQuestion q = question();
+  q.output = 0;
+  q.settings = {"requests=[{new: 4K}]"};
+  const PlanAnswer a = asked_plan(q, shipped_catalogs());
+  const std::string text = saved_scenario(a, shipped_catalogs());
+  EXPECT_THAT(text, HasSubstr("requests: [{new: 4K tokens}]"));
+  const Scenario saved = parse_scenario("q.yaml", text, shipped_catalogs());
+  EXPECT_EQ(saved.studies.at(0).study.batch, a.study.study.batch);
+}
+
+TEST(PlanQuestion, TheSentenceSaysWhatSettingsChanged) {
+  PlanQuestion q = question();
+  const PlanDefaults d = asked_plan(q, shipped_catalogs()).defaults;
+  const std::string plain = question_text(q, d);
+  q.settings = {"gpus=[2]", "device.memory.bandwidth=3 TB/s", "batch=4"};
+  const std::string set = question_text(q, asked_plan(q, shipped_catalogs()).defaults);
+  EXPECT_THAT(set, HasSubstr("of h100-hgx with device.memory.bandwidth=3 TB/s: input"));
+  EXPECT_TRUE(set.ends_with("; with gpus=[2] and batch=4")) << set;
+  EXPECT_EQ(plain.find(" with "), plain.npos) << plain;
+}
+
+TEST(PlanQuestion, SettingsOfWhatTheLineSaysAreRefused) {
+  for (const auto& [setting, says] : {std::pair{"workload.users=12", "--users 12 in its place"},
+                                      std::pair{"workload.input=4K", "--input 4K in its place"},
+                                      std::pair{"engine.version = 0.24.0", "for instance --engine vllm 0.24.0"},
+                                      std::pair{"any_gpus=true", "--any-gpus lifts that rule"},
+                                      std::pair{"models=[llama-3.1-70b]", "name another model"}}) {
+    try {
+      require_beside_line({"batch=4", setting});
+      ADD_FAILURE() << setting << " is accepted";
+    } catch (const UserError& e) {
+      EXPECT_THAT(e.what(), HasSubstr(says));
+      EXPECT_THAT(e.what(), HasSubstr("--set:1:1: "));
+      EXPECT_THAT(e.what(), HasSubstr(" in a question of one line"));
+    }
+  }
+  EXPECT_NO_THROW(require_beside_line({"gpus=[2]", "workload.prefix=1K", "device.memory.bandwidth=4 TB/s"}));
 }
 
 TEST(PlanQuestion, NearMissesAreAnswers) {
