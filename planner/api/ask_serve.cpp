@@ -52,6 +52,7 @@ StudyAndPlan of_line(const ServeQuestion& q, RunOptions o, const Progress& progr
   line.nodes = q.nodes;
   line.users = q.users;  // requests that come by themselves say nothing of how many are there at once
   line.most_ttl_s = q.most_ttl_s;
+  line.least_tokens_per_s_user = q.least_tokens_per_s_user;
   line.most_ttft_s = q.most_ttft_s;
   line.read_as = q.read_as;
   const Catalogs catalogs = shipped_catalogs();

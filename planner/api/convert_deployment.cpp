@@ -94,11 +94,12 @@ void require_no_load(const PlanQuestion& asked) {
 }
 
 AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o) {
-  if (asked.most_ttl_s || asked.most_ttft_s || asked.users)
+  if (asked.most_ttl_s || asked.least_tokens_per_s_user || asked.most_ttft_s || asked.users)
     throw UserError(fmt::format("{} has the targets: no {} beside it", argument_name("slo"),
-                                argument_name(asked.most_ttl_s    ? "ttl"
-                                              : asked.most_ttft_s ? "ttft"
-                                                                  : "users")));
+                                argument_name(asked.least_tokens_per_s_user ? "tokens-per-user"
+                                              : asked.most_ttl_s            ? "ttl"
+                                              : asked.most_ttft_s           ? "ttft"
+                                                                            : "users")));
   if (!asked.output_tokens)
     throw UserError(fmt::format("{} is missing: requests are answered", argument_name("output")));
   if (!asked.requests_per_s && !asked.trace)

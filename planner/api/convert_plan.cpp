@@ -66,6 +66,20 @@ double price_of(std::optional<double> value) {
   return *value;
 }
 
+// The stricter of two ways to say the same target, in the terms in which it was given.
+void set_time_per_token(shardline::PlanQuestion& q, const PlanQuestion& asked) {
+  q.ttl = target("ttl", asked.most_ttl_s);
+  const auto& rate = asked.least_tokens_per_s_user;
+  if (!rate) return;
+  if (!(*rate > 0) || !std::isfinite(*rate) || !std::isfinite(1 / *rate))
+    throw UserError(
+        fmt::format("{} {}: expected a positive number", argument_name("tokens-per-user"), *rate));
+  const Seconds most(1 / *rate);
+  if (q.ttl > Seconds(0) && q.ttl <= most) return;
+  q.ttl = most;
+  q.tokens_per_user = *rate;
+}
+
 // Targets that would silently mean nothing.
 void require_meaning(const shardline::PlanQuestion& q) {
   if (q.output == 1)
@@ -135,7 +149,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   q.users = asked.users.value_or(0);
   q.rate = rate_of(asked.requests_per_s);
   q.gpu_hour = price_of(asked.gpu_hour_price);
-  q.ttl = target("ttl", asked.most_ttl_s);
+  set_time_per_token(q, asked);
   q.ttft = target("ttft", asked.most_ttft_s);
   q.engine = same_engine(o.engine, kIdealEngine) ? kIdealEngine : o.engine;
   q.costs = o.costs;

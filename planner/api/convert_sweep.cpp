@@ -7,6 +7,7 @@
 #include "planner/api/convert.hpp"
 #include "planner/studies/plan_intervals.hpp"
 #include "planner/studies/told_apart.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline::api {
 
@@ -153,20 +154,21 @@ shardline::SweepQuestion question_for(const Study& study, const SweepQuestion& a
   q.threads = threads;
   const auto target = [](const char* name, double value) {
     if (!(value > 0) || !std::isfinite(value))
-      throw UserError(fmt::format("{}: expected a positive number, found {}", name, value));
+      throw UserError(fmt::format("{}: expected a positive number, found {}", argument_name(name), value));
     return value;
   };
   const bool prefill = study.study.batch.kind() == StepKind::prefill;
   if (prefill && (asked.most_ttl_s || asked.least_users))
-    throw UserError(
-        "most_ttl_s and least_users are for steps that decode; this one is a prefill: most_ttft_s");
+    throw UserError(fmt::format("{} and {} are for steps that decode; this one is a prefill: {}",
+                                argument_name("ttl"), argument_name("users"), argument_name("ttft")));
   if (!prefill && asked.most_ttft_s && workload_of(study) == nullptr)
-    throw UserError("most_ttft_s is for prefills and for workloads; this one decodes: most_ttl_s");
-  if (asked.most_ttl_s) q.most_time = Seconds(target("most_ttl_s", *asked.most_ttl_s));
-  if (asked.least_users) q.least_users = target("least_users", *asked.least_users);
+    throw UserError(fmt::format("{} is for prefills and for workloads; this one decodes: {}",
+                                argument_name("ttft"), argument_name("ttl")));
+  if (asked.most_ttl_s) q.most_time = Seconds(target("ttl", *asked.most_ttl_s));
+  if (asked.least_users) q.least_users = target("users", *asked.least_users);
   if (!prefill) q.most_ttft = study.sweep().search.most_ttft;
   if (!asked.most_ttft_s) return q;
-  const Seconds ttft(target("most_ttft_s", *asked.most_ttft_s));
+  const Seconds ttft(target("ttft", *asked.most_ttft_s));
   if (prefill)
     q.most_time = ttft;
   else

@@ -21,6 +21,7 @@ struct PlanQuestion {
   std::optional<long long> users;
   std::optional<double> requests_per_s;
   std::optional<double> most_ttl_s;
+  std::optional<double> least_tokens_per_s_user;
   std::optional<double> most_ttft_s;
   std::optional<std::string> read_as;
   std::optional<double> gpu_hour_price;
@@ -52,6 +53,8 @@ struct Fields<PlanQuestion> {
           "that come, over all copies, as the mean of a steady stream; null: no matter");
     field("most_ttl_s", &Q::most_ttl_s,
           "target for TPOT of served users, for TTL of bare kernels; null: none");
+    field("least_tokens_per_s_user", &Q::least_tokens_per_s_user,
+          "the same target in other terms, of which the stricter holds; null: none");
     field("most_ttft_s", &Q::most_ttft_s, "target for TTFT; null: none");
     field("read_as", &Q::read_as, "model_type to read the model's config.json as; null: its own");
     field("gpu_hour_price", &Q::gpu_hour_price,

@@ -18,6 +18,7 @@ struct ServeQuestion {
   std::optional<long long> nodes;
   std::optional<std::string> read_as;
   std::optional<double> most_ttl_s;
+  std::optional<double> least_tokens_per_s_user;
   std::optional<double> most_ttft_s;
   std::string plan;
   std::optional<std::string> trace;
@@ -58,6 +59,8 @@ struct Fields<ServeQuestion> {
     field("nodes", &Q::nodes, "at most, in place of `gpus`");
     field("read_as", &Q::read_as, "model_type to read the model's config.json as; null: its own");
     field("most_ttl_s", &Q::most_ttl_s, "target of the search for a plan; null: none");
+    field("least_tokens_per_s_user", &Q::least_tokens_per_s_user,
+          "the same target in other terms, of which the stricter holds; null: none");
     field("most_ttft_s", &Q::most_ttft_s, "likewise");
     field("plan", &Q::plan, "its text; empty, without a scenario: the best that plan finds");
     field("trace", &Q::trace, "the file that requests are from; null: they are made up");

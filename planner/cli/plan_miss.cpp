@@ -131,8 +131,10 @@ std::string miss_text(const PlanAnswer& a) {
   } else {
     if (a.question.rate > 0 && a.plans.front().most_per_s > 0) return too_few_text(a);
     const Miss miss = miss_of(a, a.plans.front().point);
-    out = fmt::format("no {}plan meets {}; the nearest: {} {} ({})", exact, target_text(a.question),
+    const bool in_tokens = a.question.tokens_per_user > 0 && miss.what != "TTFT";
+    out = fmt::format("no {}plan meets {}; the nearest: {} {}{} ({})", exact, target_text(a.question),
                       miss.what, to_string(miss.time, kDigits),
+                      in_tokens ? fmt::format(", {} tokens/s/user", three_digits(1 / miss.time.value)) : "",
                       miss.part < 100 ? signed_percent(miss.part)
                                       : fmt::format("{} times as much", three_digits_grouped(1 + miss.part)));
   }

@@ -119,10 +119,7 @@ api::PlanQuestion asked_of(const std::string& model, const QuestionOptions& o) {
   if (o.rate) q.requests_per_s = asked_rate("--rate", *o.rate);
   if (o.ttl) q.most_ttl_s = asked_time("--ttl", *o.ttl).value;
   if (o.ttft) q.most_ttft_s = asked_time("--ttft", *o.ttft).value;
-  if (o.tokens_per_user) {
-    const double ttl = 1 / *o.tokens_per_user;
-    q.most_ttl_s = q.most_ttl_s ? std::min(*q.most_ttl_s, ttl) : ttl;
-  }
+  q.least_tokens_per_s_user = o.tokens_per_user;
   return q;
 }
 

@@ -99,6 +99,7 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
     q.nodes = line.nodes;
     q.read_as = line.read_as;
     q.most_ttl_s = line.most_ttl_s;
+    q.least_tokens_per_s_user = line.least_tokens_per_s_user;
     q.most_ttft_s = line.most_ttft_s;
     q.input_tokens = line.input_tokens;
     q.output_tokens = line.output_tokens.value_or(0);

@@ -252,7 +252,10 @@ std::string target_options(const PlanQuestion& q, Seconds ttft) {
   const auto time = [&](const char* flag, Seconds t) {
     if (t > Seconds(0)) out += fmt::format(" {} {}", flag, shell_word(to_string(t, 12)));
   };
-  time("--ttl", q.ttl);
+  if (q.tokens_per_user > 0)
+    out += fmt::format(" --tokens-per-user {}", q.tokens_per_user);
+  else
+    time("--ttl", q.ttl);
   time("--ttft", ttft);
   return out;
 }
@@ -319,8 +322,11 @@ std::string target_text(const PlanQuestion& q) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
   // Under an engine that serves users wait for the prompts of others, too: the mean over an answer.
-  if (q.ttl > Seconds(0))
-    add(fmt::format("{} at most {}", q.engine == "ideal" ? "TTL" : "TPOT", to_string(q.ttl)));
+  if (q.ttl > Seconds(0)) {
+    const std::string time =
+        fmt::format("{} at most {}", q.engine == "ideal" ? "TTL" : "TPOT", to_string(q.ttl));
+    add(q.tokens_per_user > 0 ? fmt::format("{} tokens/s/user or more ({})", q.tokens_per_user, time) : time);
+  }
   if (q.ttft > Seconds(0)) add("TTFT at most " + to_string(q.ttft));
   return out;
 }

@@ -22,6 +22,7 @@ struct PlanQuestion {
   double gpu_hour = 0;              // price of a GPU for an hour; 0: not given
   double rate = 0;                  // requests/s, over all copies; 0: no matter
   Seconds ttl{0}, ttft{0};          // at most; 0: any
+  double tokens_per_user = 0;       // of which `ttl` is the inverse, where it was given so; 0: it was not
   std::string engine;               // "vllm", "vllm 0.24.0", "ideal"; empty: best_measured()
   std::string costs;                // "calibrated", "parameters"; empty: calibrated
   bool any_gpus = false, any_context = false;
@@ -91,7 +92,8 @@ std::string plan_scenario(const PlanQuestion& question, const PlanDefaults& defa
 
 /// "llama-3.1-70b on up to 8 GPUs of h200-hgx: input 32,768 tokens, output 1,024 tokens; TPOT at most 20 ms".
 std::string question_text(const PlanQuestion& question, const PlanDefaults& defaults);
-/// " --ttl '20 ms' --ttft '2 s'": the targets as options; `ttft` as the command counts it, 0: none.
+/// " --ttl '20 ms' --ttft '2 s'": the targets as options, in the terms in which they were given; `ttft` as
+/// the command counts it, 0: none.
 std::string target_options(const PlanQuestion& question, Seconds ttft);
 /// " --set device.memory.bandwidth='4 TB/s'" of each setting: a scenario has no keys of its system's file.
 std::string settings_options(const PlanQuestion& question);
@@ -99,7 +101,8 @@ std::string settings_options(const PlanQuestion& question);
 std::string rate_text(double per_s);
 /// The same as an argument, with every digit: "5/h".
 std::string rate_argument(double per_s);
-/// "TPOT at most 20 ms, TTFT at most 2 s"; empty without a target.
+/// "TPOT at most 20 ms, TTFT at most 2 s", "30 tokens/s/user or more (TPOT at most 33.33 ms)"; empty without
+/// a target.
 std::string target_text(const PlanQuestion& question);
 
 }  // namespace shardline

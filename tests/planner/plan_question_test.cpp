@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
+#include "planner/api/convert_plan.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/line_settings.hpp"
@@ -165,6 +168,28 @@ TEST(PlanQuestion, ASavedFileSaysTheUnitOfTokensThatASettingLeavesOut) {
   EXPECT_EQ(saved.studies.at(0).study.batch, a.study.study.batch);
 }
 
+TEST(PlanQuestion, TargetsAreInTheTermsInWhichTheyWereGiven) {
+  api::PlanQuestion asked;
+  asked.model = "llama-3.1-8b";
+  asked.system = "h100-hgx";
+  asked.input_tokens = 8192;
+  asked.output_tokens = 512;
+  asked.least_tokens_per_s_user = 30;
+  const auto read = [&] { return api::plan_question_of(asked, {}, shipped_catalogs()); };
+  EXPECT_EQ(read().ttl, Seconds(1.0 / 30));
+  EXPECT_EQ(target_options(read(), Seconds(0)), " --tokens-per-user 30");
+  EXPECT_EQ(target_text(read()), "30 tokens/s/user or more (TPOT at most 33.33 ms)");
+  asked.most_ttl_s = 0.050;  // less strict
+  EXPECT_EQ(target_options(read(), Seconds(2)), " --tokens-per-user 30 --ttft '2 s'");
+  asked.most_ttl_s = 0.020;
+  EXPECT_EQ(target_options(read(), Seconds(0)), " --ttl '20 ms'");
+  EXPECT_EQ(target_text(read()), "TPOT at most 20 ms");
+  for (const double wrong : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(), 1e-320}) {
+    asked.least_tokens_per_s_user = wrong;
+    EXPECT_THROW(read(), UserError) << wrong;
+  }
+}
+
 TEST(PlanQuestion, TheSentenceSaysWhatSettingsChanged) {
   PlanQuestion q = question();
   const PlanDefaults d = asked_plan(q, shipped_catalogs()).defaults;
@@ -177,11 +202,12 @@ TEST(PlanQuestion, TheSentenceSaysWhatSettingsChanged) {
 }
 
 TEST(PlanQuestion, SettingsOfWhatTheLineSaysAreRefused) {
-  for (const auto& [setting, says] : {std::pair{"workload.users=12", "--users 12 in its place"},
-                                      std::pair{"workload.input=4K", "--input 4K in its place"},
-                                      std::pair{"engine.version = 0.24.0", "for instance --engine vllm 0.24.0"},
-                                      std::pair{"any_gpus=true", "--any-gpus lifts that rule"},
-                                      std::pair{"models=[llama-3.1-70b]", "name another model"}}) {
+  for (const auto& [setting, says] :
+       {std::pair{"workload.users=12", "--users 12 in its place"},
+        std::pair{"workload.input=4K", "--input 4K in its place"},
+        std::pair{"engine.version = 0.24.0", "for instance --engine vllm 0.24.0"},
+        std::pair{"any_gpus=true", "--any-gpus lifts that rule"},
+        std::pair{"models=[llama-3.1-70b]", "name another model"}}) {
     try {
       require_beside_line({"batch=4", setting});
       ADD_FAILURE() << setting << " is accepted";

@@ -109,14 +109,18 @@ def size(name: str, value: Any) -> float:
     return 0.0 if bytes_ is None else bytes_
 
 
+def positive(name: str, value: Any) -> Optional[float]:
+    found = number(name, value)
+    if found is not None and not found > 0:
+        raise BadInput(f"{name} {value}: expected a positive number")
+    return found
+
+
 def time_per_token(ttl: Any, tokens_per_user: Any) -> Optional[float]:
     """The stricter of two ways to say the same target."""
-    most = seconds("ttl", ttl)
-    least = number("tokens_per_user", tokens_per_user)
+    most, least = seconds("ttl", ttl), positive("tokens_per_user", tokens_per_user)
     if least is None:
         return most
-    if not least > 0:
-        raise BadInput(f"tokens_per_user {tokens_per_user}: expected a positive number")
     return 1 / least if most is None else min(most, 1 / least)
 
 
