@@ -12,7 +12,6 @@
 #include "hardware/machine/board_power.hpp"
 #include "hardware/machine/device.hpp"
 #include "hardware/machine/topology.hpp"
-#include "sim/base/argument_names.hpp"
 
 namespace shardline {
 
@@ -60,7 +59,7 @@ System load_system(const std::string& name_or_path, const std::filesystem::path&
                    const std::vector<std::string>& settings = {});
 
 /// What faults of a setting are located in: "--set:1:25".
-inline std::string setting_origin() { return argument_name("set"); }
+inline constexpr const char* kSettingOrigin = "--set";
 /// Whether the key of a setting is one of system files: device, fabric, runtime, calibration.
 bool sets_system(std::string_view setting);
 /// " with device.memory.bandwidth=4 TB/s and ...", behind a system's name; empty where nothing was set.

@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "planner/api/convert.hpp"
 #include "planner/api/convert_deployment.hpp"
@@ -26,6 +28,14 @@ namespace shardline::api {
 
 namespace {
 
+// Places in settings, which have the name of the program's option.
+std::vector<shardline::Diagnostic> of_library(std::span<const shardline::Diagnostic> diagnostics) {
+  std::vector<shardline::Diagnostic> out(diagnostics.begin(), diagnostics.end());
+  for (shardline::Diagnostic& d : out)
+    if (d.where.file == kSettingOrigin) d.where.file = argument_name("set");
+  return out;
+}
+
 // Faults as this library reports them.
 template <class Answer>
 auto translated(Answer answer) {
@@ -34,7 +44,9 @@ auto translated(Answer answer) {
   } catch (const Cancelled&) {
     throw Error(ErrorKind::interrupted, "interrupted");
   } catch (const UserError& e) {
-    throw Error(ErrorKind::bad_input, e.what(), diagnostics_of(e.diagnostics()));
+    const LibraryArguments names;
+    const UserError mine(of_library(e.diagnostics()));
+    throw Error(ErrorKind::bad_input, mine.what(), diagnostics_of(mine.diagnostics()));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
@@ -123,7 +135,7 @@ PlanResult plan(const PlanQuestion& question, const RunOptions& o) {
     } else {
       const AskedDeployment asked = asked_deployment(question, o);
       out = deployment_result(asked, cheapest_deployment(asked.plan.study, asked.question, watch(o)),
-                              question.slo);
+                              question.slo, kUnsavedQuestion);
     }
     out.version = version();
     out.question = question;

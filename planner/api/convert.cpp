@@ -7,6 +7,7 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/studies/plan_intervals.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline::api {
 
@@ -25,7 +26,13 @@ std::string phase_of(const Case& c) {
 }
 
 Diagnostic diagnostic_of(const shardline::Diagnostic& d) {
-  return {d.where.file, d.where.line, d.where.line > 0 ? d.where.column : 0, d.where.key, d.what, d.details};
+  const bool set = d.where.file == kSettingOrigin;  // which the library calls otherwise
+  return {set ? argument_name("set") : d.where.file,
+          d.where.line,
+          d.where.line > 0 ? d.where.column : 0,
+          d.where.key,
+          d.what,
+          d.details};
 }
 
 std::vector<MatrixTypes> matrices_of(const Case& c) {

@@ -6,13 +6,13 @@ namespace shardline::scenario_parts {
 
 namespace {
 
-bool of_setting(const Diagnostic& d) { return d.where.file == setting_origin(); }
+bool of_setting(const Diagnostic& d) { return d.where.file == kSettingOrigin; }
 
 }  // namespace
 
 void set_keys(Document& document, const Overrides& overrides) {
   for (const std::string& setting : overrides.settings) {
-    if (!sets_system(setting)) document.set(setting_origin(), setting);
+    if (!sets_system(setting)) document.set(kSettingOrigin, setting);
   }
 }
 

@@ -16,7 +16,8 @@ namespace shardline {
 namespace {
 
 // The plan of a text for a step of this batch.
-Plan plan_for(const Study& study, Case& c, const std::string& text, CacheSide side, const char* option) {
+Plan plan_for(const Study& study, Case& c, const std::string& text, CacheSide side,
+              const std::string& option) {
   Plan plan = parse_plan(text);
   if (const auto reason = no_handoff(plan, side)) throw UserError(fmt::format("{}: {}", option, *reason));
   plan = plan_of(c, study.sweep().search.space, text);

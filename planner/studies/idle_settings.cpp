@@ -72,7 +72,7 @@ bool changes(const Study& study, const Study& other, std::span<const Plan> plans
 void add_idle_settings(std::vector<Diagnostic>& to, std::vector<Diagnostic> idle) {
   for (Diagnostic& d : idle) {
     const auto same = [&](const Diagnostic& known) {
-      return known.where.file == setting_origin() && known.where.source_line == d.where.source_line;
+      return known.where.file == kSettingOrigin && known.where.source_line == d.where.source_line;
     };
     if (std::none_of(to.begin(), to.end(), same)) to.push_back(std::move(d));
   }
@@ -90,7 +90,7 @@ std::vector<Diagnostic> idle_settings(const std::vector<std::string>& settings, 
       continue;  // the question cannot be asked without it
     }
     Location where;
-    where.file = setting_origin();
+    where.file = kSettingOrigin;
     where.line = where.column = 1;
     where.source_line = settings[i];
     where.key = key_of(settings[i]);

@@ -53,7 +53,7 @@ void require_beside_line(const std::vector<std::string>& settings) {
                                  [&](const auto& key) { return key.first == key_of(setting); });
     if (at == kOfLine.end()) continue;
     Diagnostic d;
-    d.where.file = setting_origin();
+    d.where.file = kSettingOrigin;
     d.where.line = d.where.column = 1;
     d.where.source_line = setting;
     d.where.key = at->first;
