@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "planner/api/convert.hpp"
+#include "planner/engines/model_names.hpp"
 #include "planner/engines/profile.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 #include "planner/scenario/shipped.hpp"
@@ -140,7 +141,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   require_in("output", asked.output_tokens, 1, scenario_parts::kLongest);
   require_beside_line(o.settings);
   shardline::PlanQuestion q;
-  q.model = asked.model;
+  q.model = without_address(asked.model);
   q.as = asked.read_as.value_or("");
   q.system = asked.system;
   q.gpus = gpus_of(asked, o, catalogs);

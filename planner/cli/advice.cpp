@@ -10,6 +10,7 @@
 
 #include "planner/cli/commands.hpp"
 #include "planner/engines/checkpoints.hpp"
+#include "planner/engines/model_names.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -25,12 +26,6 @@ bool is_scenario(const std::string& word) {
   return word.ends_with(".yaml") || word.ends_with(".yml") || among(scenario_names(), word);
 }
 
-bool is_model(const std::string& word) {
-  std::error_code error;
-  return among(offered_models(), word) || looks_like_repository(word) || word.ends_with("config.json") ||
-         std::filesystem::exists(std::filesystem::path(word) / "config.json", error);
-}
-
 // "tp=3", as a plan's text or an engine's options have it.
 bool is_size(const std::string& word) {
   constexpr std::array<std::string_view, 10> kSizes{"tp", "tpa", "tpf", "pp",    "dp",
@@ -41,16 +36,31 @@ bool is_size(const std::string& word) {
 
 }  // namespace
 
+bool names_model(const std::string& word) {
+  std::error_code error;
+  return among(offered_models(), word) || looks_like_repository(without_address(word)) ||
+         word.ends_with("config.json") ||
+         std::filesystem::exists(std::filesystem::path(word) / "config.json", error);
+}
+
 std::vector<std::string> advice_on(const std::string& command, const std::string& word) {
   const bool asks_in_a_line = command == "plan" || command == "serve";
   if (is_scenario(word) && (command.empty() || asks_in_a_line))
     return {fmt::format("{} is a scenario: shardline sweep {}", word, shell_word(word))};
+  if (command.empty() && word == "version") return {"shardline --version says it"};
+  if (command.empty() && among({"run", "predict", "estimate", "optimize", "search", "recommend"}, word))
+    return {
+        "shardline plan MODEL --system ... is the question of one line; shardline --help lists the commands"};
+  if (command.empty() && among({"bench", "benchmark", "test"}, word))
+    return {
+        "nothing is measured here: shardline serve plays requests, shardline-probe measures kernels of this "
+        "machine"};
   if (command.empty() && word == "help")
     return {"shardline --help lists the commands, and shardline plan --help the options of one"};
-  if (command.empty() && is_model(word))
+  if (command.empty() && names_model(word))
     return {fmt::format("{} is a model: shardline plan {} --system h200-hgx --gpus 8 --input 32K --output 1K",
                         word, shell_word(word))};
-  if (command == "sweep" && is_model(word))
+  if (command == "sweep" && names_model(word))
     return {
         fmt::format("{} is a model, and sweep reads scenarios: shardline plan {} with the same options asks "
                     "in one line",

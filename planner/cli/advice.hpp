@@ -10,4 +10,7 @@ namespace shardline::cli {
 /// model, or a size of a plan. Empty: nothing is known of it. As Program::advice asks for.
 std::vector<std::string> advice_on(const std::string& command, const std::string& word);
 
+/// Whether the word is a name of the catalogue, a repository of Hugging Face, or where a config.json lies.
+bool names_model(const std::string& word);
+
 }  // namespace shardline::cli

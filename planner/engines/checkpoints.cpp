@@ -1,14 +1,18 @@
 #include "planner/engines/checkpoints.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
 #include "models/model/catalog.hpp"
+#include "planner/engines/model_names.hpp"
+#include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -119,6 +123,30 @@ std::string with_own_files(const std::string& repository) {
       repository);
 }
 
+// What an unknown repository may be: quantised weights of one that is known, another spelling of one, or else
+// those of its family, or all.
+std::vector<std::string> meant_by(const std::string& repository, const std::vector<std::string>& known) {
+  const auto same = [](const std::string& name) {
+    return [&name](const std::string& other) { return same_base(name, other); };
+  };
+  if (const auto at = std::find_if(known.begin(), known.end(), same(repository)); at != known.end())
+    return {fmt::format("did you mean {}?", *at)};
+  if (const auto q = quantised_name(repository)) {
+    const auto at = std::find_if(known.begin(), known.end(), same(q->base));
+    if (at != known.end())
+      return {fmt::format(
+          "{} is known, with weights in {}: {} {}; which matrices {} leaves in other types, nobody here "
+          "has read",
+          *at, q->here, *at, argument_given("set", "precision.weights=" + q->here), q->types)};
+  }
+  std::vector<std::string> family, all = expected_one_of(repository, known);
+  const std::string asked = family_of(repository);
+  std::copy_if(known.begin(), known.end(), std::back_inserter(family),
+               [&](const std::string& other) { return !asked.empty() && family_of(other) == asked; });
+  if (!family.empty()) all.front() = fmt::format("known of this family: {}", fmt::join(family, ", "));
+  return all;
+}
+
 // FP8 in blocks: all but the router and the head (modules_to_not_convert of DeepSeek, Kimi and Qwen's files).
 // MXFP4: the routed experts alone (gpt-oss: vLLM quantization/mxfp4.py; Kimi-K3).
 Checkpoint of_maker(Dtype stored) {
@@ -203,7 +231,7 @@ Model published_model(const std::string& repository, const std::filesystem::path
   }
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  std::vector<std::string> details = expected_one_of(repository, known);
+  std::vector<std::string> details = meant_by(repository, known);
   details.push_back(with_own_files(repository));
   throw UserError({Diagnostic{
       {},

@@ -10,6 +10,7 @@
 #include "models/model/catalog.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/engines/model_names.hpp"
 #include "planner/plan/timed.hpp"
 #include "planner/scenario/engine_keys.hpp"
 #include "planner/scenario/everyday.hpp"
@@ -83,7 +84,8 @@ std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs, boo
     const bool twice = std::find(named.begin(), named.end(), at.text()) != named.end();
     if (twice) at.fault("model " + at.text() + " is listed twice");
     named.push_back(at.text());
-    if (auto m = load_at(at, [&](const std::string& name) {
+    if (auto m = load_at(at, [&](const std::string& given) {
+          const std::string name = without_address(given);
           Model loaded = !as && looks_like_repository(name)
                              ? published_model(name, catalogs.models)
                              : load_model(name, catalogs.models, as ? as->text() : "");

@@ -10,6 +10,7 @@
 
 #include "models/model/catalog.hpp"
 #include "planner/engines/checkpoints.hpp"
+#include "planner/engines/model_names.hpp"
 #include "planner/scenario/data_folder.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/folder.hpp"
@@ -49,7 +50,8 @@ void refuse_other_things(const std::string& name, const Catalogs& catalogs) {
   std::error_code error;
   const bool folder = std::filesystem::is_directory(name, error);
   const std::vector<std::string> models = catalog_names(catalogs.models);
-  if (std::find(models.begin(), models.end(), name) != models.end() || looks_like_repository(name) ||
+  if (std::find(models.begin(), models.end(), name) != models.end() ||
+      looks_like_repository(without_address(name)) ||
       (folder && std::filesystem::exists(std::filesystem::path(name) / "config.json", error)))
     throw UserError(
         {Diagnostic{{},

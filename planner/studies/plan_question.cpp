@@ -7,11 +7,14 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "models/model/catalog.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/engines/model_names.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/line_settings.hpp"
@@ -47,11 +50,32 @@ std::string shorter_request(const PlanQuestion& q, long long most) {
   return fmt::format("expected an input of at most {} tokens", grouped(most - q.output));
 }
 
+// Of a name with a tag or a revision, which no name has here; what it is meant to be, if that is known.
+UserError tagged(const std::string& name, const std::string& untagged, const Catalogs& catalogs) {
+  Diagnostic d;
+  d.what = fmt::format("unknown model {}: names have no tags and no revisions here", name);
+  const std::vector<std::string> known = catalog_names(catalogs.models);
+  const std::string near = nearest_name(untagged, known);
+  if (looks_like_repository(untagged))
+    d.details = {fmt::format("did you mean {}?", untagged)};
+  else if (!near.empty())
+    d.details = {fmt::format("did you mean {}?", near)};
+  else
+    d.details = expected_one_of(untagged, known);
+  d.details.emplace_back(
+      "types of weights are those of the checkpoint that is named: nvidia/Llama-3.1-8B-Instruct-FP8");
+  return UserError({std::move(d)});
+}
+
 Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
   if (q.as.empty() && looks_like_repository(q.model)) return published_model(q.model, catalogs.models);
   try {
     return load_model(q.model, catalogs.models, q.as);
   } catch (const UserError& e) {
+    std::error_code error;
+    const std::string untagged = without_tag(q.model);
+    if (!untagged.empty() && !std::filesystem::exists(q.model, error))
+      throw tagged(q.model, untagged, catalogs);
     // The name of a repository without its owner is nearer than any name of the catalogue.
     const std::vector<std::string> meant = repositories_begun_by(q.model);
     if (meant.empty() || e.diagnostics().size() != 1) throw;
