@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "hardware/machine/frameworks.hpp"
+#include "hardware/machine/setting_paths.hpp"
 #include "sim/base/file_name.hpp"
 #include "sim/base/harmless.hpp"
 
@@ -293,7 +294,7 @@ System load_system(const std::string& name_or_path, const std::filesystem::path&
                    const std::vector<std::string>& settings) {
   const std::filesystem::path file = system_file(name_or_path, catalog_dir);
   Document document = Document::load(file);
-  for (const std::string& setting : settings) document.set(setting_origin(), setting);
+  for (const std::string& setting : settings) document.set(kSettingOrigin, setting_with_whole_path(setting));
   System s = read_system(document, file.parent_path(), catalog_dir);
   s.settings = settings;
   add_kernels(s, s.kernels.framework, catalog_dir);

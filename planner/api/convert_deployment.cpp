@@ -17,8 +17,8 @@ namespace shardline::api {
 
 namespace {
 
-DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeployment& d,
-                             const std::string& slo) {
+DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeployment& d, const std::string& slo,
+                             const std::string& saved) {
   const Study& study = asked.plan.study;
   const ServedLoadAnswer& load = d.answer.load;
   const ServiceQuestion& q = d.answer.question;
@@ -39,7 +39,7 @@ DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeploymen
   out.output_tokens_per_s_gpu = load.output_per_s_gpu;
   out.time_idle = load.idle;
   out.cost_per_million = cost_per_million(asked, d.answer);
-  out.serve_command = serve_command(q, slo, "plan.yaml", settings_beside(asked.plan.question));
+  out.serve_command = serve_command(q, slo, saved, settings_beside(asked.plan.question));
   return out;
 }
 
@@ -69,6 +69,20 @@ std::string load_options(const ServiceQuestion& q, const std::string& slo) {
   if (q.requests > 0) out += fmt::format(" --requests {}", q.requests);
   if (q.seed != 1) out += fmt::format(" --seed {}", q.seed);
   for (const std::string& knob : q.knobs) out += " --knob " + shell_word(knob);
+  return out;
+}
+
+std::string saved_load_options(const AskedDeployment& asked, const DeploymentAnswer& a,
+                               const std::string& slo) {
+  ServiceQuestion q = asked.question.load;
+  if (!q.trace.empty()) q.trace = from_anywhere(q.trace);
+  const PlayedDeployment* const best = !a.cheapest.empty() ? &a.cheapest.front()
+                                       : a.nearest         ? &*a.nearest
+                                                           : nullptr;
+  q.knobs = best != nullptr ? best->answer.question.knobs : asked.knobs;
+  std::string out = load_options(q, slo);
+  if (!asked.knobs.empty() && q.knobs != asked.knobs)
+    out += fmt::format(" (plan tried {})", fmt::join(asked.knobs, " "));
   return out;
 }
 
@@ -127,22 +141,23 @@ AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o)
   out.question.load.output = question.output;
   out.question.most_gpus = out.plan.defaults.most_gpus;
   out.question.knobs = knob_settings(asked.knobs);
+  out.knobs = asked.knobs;
   out.question.threads = o.threads;
   return out;
 }
 
-PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswer& a,
-                             const std::string& slo) {
+PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswer& a, const std::string& slo,
+                             const std::string& saved) {
   PlanResult out;
   out.title = question_text(asked.plan.question, asked.plan.defaults);
-  out.scenario_text = saved_scenario(asked.plan, shipped_catalogs(), load_options(asked.question.load, slo));
+  out.scenario_text = saved_scenario(asked.plan, shipped_catalogs(), saved_load_options(asked, a, slo));
   out.engine_why = asked.plan.defaults.engine_why;
   out.gpus_note = asked.plan.defaults.gpus_note;
   out.met = !a.cheapest.empty();
   out.sweep.setting = setting_of(asked.plan.study);
   DeploymentSearch& search = out.deployment.emplace();
-  for (const PlayedDeployment& d : a.cheapest) search.cheapest.push_back(deployed_of(asked, d, slo));
-  if (a.nearest) search.nearest = deployed_of(asked, *a.nearest, slo);
+  for (const PlayedDeployment& d : a.cheapest) search.cheapest.push_back(deployed_of(asked, d, slo, saved));
+  if (a.nearest) search.nearest = deployed_of(asked, *a.nearest, slo, saved);
   const DeploymentCertificate& c = a.certificate;
   search.plans = static_cast<long long>(c.plans);
   search.candidates = static_cast<long long>(c.candidates);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "planner/api/convert_serve.hpp"
 #include "planner/api/plan.hpp"
@@ -15,6 +17,7 @@ namespace shardline::api {
 struct AskedDeployment {
   PlanAnswer plan;  // the question with its defaults; nothing is searched for
   DeploymentQuestion question;
+  std::vector<std::string> knobs;  // as given: "max_num_seqs=64,256"
 };
 
 /// Throws UserError: what is asked without `slo` that is of it alone, targets that mean nothing beside it, no
@@ -25,6 +28,10 @@ void require_no_load(const PlanQuestion& asked);
 
 /// " --rate 8/s --slo 'tpot p99 40 ms' ...": what is played, as options of `serve`.
 std::string load_options(const ServiceQuestion& question, const std::string& slo);
+/// The same of a saved question, from any folder: with the knobs of the answer's best candidate, and in
+/// brackets those that were tried.
+std::string saved_load_options(const AskedDeployment& asked, const DeploymentAnswer& answer,
+                               const std::string& slo);
 /// The command that plays a candidate again, of a scenario in the file.
 std::string serve_command(const ServiceQuestion& question, const std::string& slo, const std::string& file,
                           const std::string& settings);
@@ -34,8 +41,11 @@ bool may_miss(const Study& study, const ServiceAnswer& answer);
 /// Money for a million tokens of answers, all GPUs being paid for all the time; nothing without a price.
 std::optional<double> cost_per_million(const AskedDeployment& asked, const ServiceAnswer& answer);
 
-/// Everything but `version`, `command` and `question`.
+/// Everything but `version`, `command` and `question`. `saved`: the file that has the question as a scenario.
 PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswer& answer,
-                             const std::string& slo);
+                             const std::string& slo, const std::string& saved);
+
+/// The name in commands where the question has no file yet.
+inline constexpr const char* kUnsavedQuestion = "plan.yaml";
 
 }  // namespace shardline::api

@@ -54,7 +54,9 @@ struct Fields<DeployedReplicas> {
     field("cost_per_million", &D::cost_per_million,
           "tokens of answers, in the user's money, all GPUs being paid for all the time; null: no price was "
           "given");
-    field("serve_command", &D::serve_command, "that plays the same; its scenario is `scenario_text`");
+    field("serve_command", &D::serve_command,
+          "that plays the same, of the file that --save wrote; where none was written, of `scenario_text` in "
+          "a file plan.yaml");
   }
 };
 

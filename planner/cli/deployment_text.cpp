@@ -133,10 +133,10 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
   for (const auto& knobs : a.knobs_refused)
     out += wrapped(fmt::format("no plan has {}", fmt::join(knobs, " ")), width, "  ");
   if (shown.empty()) return out;
-  const std::string file = saved.empty() ? "plan.yaml" : saved;
+  const std::string file = saved.empty() ? api::kUnsavedQuestion : saved;
   if (!saved.empty())
-    out += saved_text(
-        saved, api::load_options(asked.question.load, slo) + settings_beside(asked.plan.question), width);
+    out += saved_text(saved, api::saved_load_options(asked, a, slo) + settings_beside(asked.plan.question),
+                      width);
   out += saved.empty() ? fmt::format("next, after the same with --save {}:\n", file) : "next:\n";
   const ServiceQuestion& best = shown.front()->answer.question;
   return out + wrapped_command(

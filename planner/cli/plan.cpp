@@ -104,8 +104,9 @@ int run_deployment(const PlanOptions& o, const Provenance& made_by) {
   if (!answer.lost_ranks.empty())
     say(fmt::format("warning: rank {} was not heard of any more: the others did its part\n",
                     fmt::join(answer.lost_ranks, ", ")));
-  const std::string load = api::load_options(asked.question.load, o.slo);
-  if (!o.save.empty()) write_file(o.save, saved_scenario(asked.plan, shipped_catalogs(), load));
+  if (!o.save.empty())
+    write_file(o.save,
+               saved_scenario(asked.plan, shipped_catalogs(), api::saved_load_options(asked, answer, o.slo)));
   print_warnings(model_notes(asked.plan.study.study));
   if (!answer.cheapest.empty()) print_warnings(answer.cheapest.front().answer.narrow);
   constexpr std::size_t kWidth = 80;
@@ -113,7 +114,8 @@ int run_deployment(const PlanOptions& o, const Provenance& made_by) {
   const std::string saved = DocumentOutput::is_standard(o.save) ? "" : o.save;
   fmt::print("{}", deployment_text(asked, answer, o.slo, saved, width > 0 ? width : kWidth, o.verbose));
   if (made_by.document != nullptr) {
-    api::PlanResult result = api::deployment_result(asked, answer, o.slo);
+    api::PlanResult result =
+        api::deployment_result(asked, answer, o.slo, saved.empty() ? api::kUnsavedQuestion : saved);
     result.version = made_by.version;
     result.command = made_by.command;
     result.question = question;

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "hardware/machine/setting_paths.hpp"
 #include "models/model/catalog.hpp"
 #include "sim/base/set_in_text.hpp"
 #include "sim/base/shell_word.hpp"
@@ -13,12 +14,6 @@
 namespace shardline {
 
 namespace {
-
-std::string from_anywhere(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path whole = std::filesystem::absolute(path, error);
-  return error ? path : whole.lexically_normal().string();
-}
 
 // As models and systems are found: the catalogue goes before a folder of the same name.
 PlanQuestion asked_from_anywhere(const PlanQuestion& q, const Catalogs& catalogs) {
@@ -31,6 +26,7 @@ PlanQuestion asked_from_anywhere(const PlanQuestion& q, const Catalogs& catalogs
   const std::filesystem::path system(q.system);
   if (system.has_parent_path() || system.extension() == ".yaml" || system.extension() == ".yml")
     out.system = from_anywhere(q.system);
+  for (std::string& setting : out.settings) setting = setting_with_whole_path(setting);
   return out;
 }
 
@@ -71,7 +67,20 @@ std::string with_setting(const std::string& scenario, const std::string& setting
                      counts_as(setting, [](const std::string& c) { return std::to_string(*count_of(c)); }));
 }
 
+// Of the question of an answer: with whole paths in a file, as it was given on a screen.
+std::string options_of(const PlanQuestion& q, const PlanAnswer& a) {
+  std::string out = target_options(q, q.prefill() ? a.asked.most_time : q.ttft);
+  if (!a.defaults.engine && q.users > 0) out += " --users " + std::to_string(q.users);
+  return out + settings_beside(q);
+}
+
 }  // namespace
+
+std::string from_anywhere(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
+}
 
 std::string settings_beside(const PlanQuestion& q) {
   std::string out;
@@ -79,12 +88,7 @@ std::string settings_beside(const PlanQuestion& q) {
   return out;
 }
 
-std::string options_beside(const PlanAnswer& a) {
-  const PlanQuestion& q = a.question;
-  std::string out = target_options(q, q.prefill() ? a.asked.most_time : q.ttft);
-  if (!a.defaults.engine && q.users > 0) out += " --users " + std::to_string(q.users);
-  return out + settings_beside(q);
-}
+std::string options_beside(const PlanAnswer& a) { return options_of(a.question, a); }
 
 std::string load_beside(const PlanQuestion& q) {
   return q.rate > 0 ? " --rate " + rate_argument(q.rate) : "";
@@ -95,9 +99,10 @@ std::string saved_scenario(const PlanAnswer& a, const Catalogs& catalogs, const 
   const auto comment = [&](const char* commands, const std::string& options) {
     if (!options.empty()) comments += "# Not in it, to be given to " + (commands + (":" + options)) + "\n";
   };
-  comment("commands that read it", options_beside(a));
+  const PlanQuestion q = asked_from_anywhere(a.question, catalogs);
+  comment("commands that read it", options_of(q, a));
   comment("serve, which reads it", load_beside(a.question) + of_serve);
-  std::string out = plan_scenario(asked_from_anywhere(a.question, catalogs), a.defaults);
+  std::string out = plan_scenario(q, a.defaults);
   out.insert(out.find('\n') + 1, comments);
   std::vector<std::string> rest = a.question.settings;
   for (const std::string& setting : a.question.settings) {

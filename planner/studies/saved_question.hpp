@@ -13,6 +13,9 @@ namespace shardline {
 std::string saved_scenario(const PlanAnswer& answer, const Catalogs& catalogs,
                            const std::string& of_serve = "");
 
+/// A path from the root, as it is in a file that may be read from any folder.
+std::string from_anywhere(const std::string& path);
+
 /// " --set device.memory.bandwidth='4 TB/s'": the settings that a saved file does not have.
 std::string settings_beside(const PlanQuestion& question);
 
