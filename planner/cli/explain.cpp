@@ -1,5 +1,4 @@
-// explain: why a plan takes as long as it does, in at most 80 columns; where there is room, elasticities of a
-// served workload with all of their intervals.
+// explain: why a plan takes as long as it does, in at most 80 columns.
 #include "planner/studies/explanation.hpp"
 
 #include <fmt/format.h>
@@ -71,18 +70,22 @@ void print_bottlenecks(const Explanation& e, const std::string& time) {
   for (const Bottleneck& b : e.bottlenecks) print_lines(2, b.text);
 }
 
-// Of a served workload, with the intervals of TTFT and of the rate if they are `whole`.
-Table elasticities_table(const Study& study, const Explanation& e, const std::string& time, bool served,
-                         bool whole) {
-  std::vector<std::string> header{"1 % more", time};
-  if (served) header.emplace_back("TTFT");
-  header.push_back(rate_name(study));
+// Of what changes: the time, the time to the first token of a served workload, the rate.
+enum class Changed : std::uint8_t { time, ttft, rate };
+
+Table elasticities_table(const Study& study, const Explanation& e, const std::string& time,
+                         const std::vector<Changed>& columns) {
+  std::vector<std::string> header{"1 % more"};
+  for (const Changed c : columns)
+    header.push_back(c == Changed::time ? time : c == Changed::ttft ? "TTFT" : rate_name(study));
   Table t(header);
-  const auto beside = [&](const Sensitivity& s) { return whole ? text_of(s) : signed_number(s.value); };
   for (const Elasticity& x : e.elasticities) {
-    std::vector<std::string> row{std::string(to_string(x.knob)), text_of(x.time)};
-    if (served) row.push_back(x.ttft ? beside(*x.ttft) : "");
-    row.push_back(beside(x.rate));
+    std::vector<std::string> row{std::string(to_string(x.knob))};
+    for (const Changed c : columns)
+      row.push_back(c == Changed::time   ? text_of(x.time)
+                    : c == Changed::rate ? text_of(x.rate)
+                    : x.ttft             ? text_of(*x.ttft)
+                                         : "");
     t.add(std::move(row));
   }
   return t;
@@ -92,10 +95,15 @@ void print_elasticities(const Study& study, const Explanation& e, const std::str
   fmt::print("\nelasticities: change in %, per 1 % more (nominal 90 %)\n");
   const bool served = std::any_of(e.elasticities.begin(), e.elasticities.end(),
                                   [](const Elasticity& x) { return x.ttft.has_value(); });
-  const std::string whole = elasticities_table(study, e, time, served, true).text();
-  // Three intervals are wider than most terminals: that of the rate mirrors that of the time.
-  const bool fits = output_width() == 0 || columns_of_lines(whole) <= output_width();
-  fmt::print("{}", fits ? whole : fitted(elasticities_table(study, e, time, served, !served)));
+  std::vector<Changed> all{Changed::time, Changed::rate};
+  if (served) all.insert(all.begin() + 1, Changed::ttft);
+  const Table whole = elasticities_table(study, e, time, all);
+  if (!served || output_width() == 0 || columns_of_lines(whole.text()) <= output_width()) {
+    fmt::print("{}", fitted(whole));
+  } else {  // three intervals are wider than most terminals
+    fmt::print("{}", fitted(elasticities_table(study, e, time, {Changed::time, Changed::ttft})));
+    fmt::print("{}", fitted(elasticities_table(study, e, time, {Changed::rate})));
+  }
   for (const NoElasticity& n : e.without) print_lines(2, fmt::format("{}: {}", to_string(n.knob), n.why));
 }
 
