@@ -1,4 +1,4 @@
-// calibrate: cost forms from measurements. evaluate: predictions beside measurements.
+// calibrate: cost forms from measurements.
 #include "calibrate/calibrate.hpp"
 
 #include <fmt/chrono.h>
@@ -38,11 +38,6 @@ struct CalibrateArguments {
   bool part = false;        // write the calibration alone
   bool power = false;       // watts in place of times
   bool play = false;        // rows of engines, request by request
-};
-
-struct EvaluateArguments {
-  std::vector<std::string> measurements;
-  std::string system, csv;
 };
 
 constexpr std::size_t kPlotted = 1500;  // points per variant
@@ -156,15 +151,6 @@ void declare(Arguments& a, CalibrateArguments& o) {
       "the system file's `power` alone");
   a.flag("--part", o.part, "Write what was fitted alone, for `calibration: FILE` in a system file");
   add_threads(a, o.threads);
-}
-
-void declare(Arguments& a, EvaluateArguments& o) {
-  a.add("measurements", o.measurements, "Tables (.csv), or folders of them").required().files();
-  a.add("--system", o.system, "Calibrated system: a name or a file")
-      .required()
-      .offers(offered_systems)
-      .files();
-  a.add("--csv", o.csv, "File for every row, measured and predicted").output_file();
 }
 
 // "sglang 0.5.14".
@@ -319,56 +305,10 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   return 0;
 }
 
-int run(const EvaluateArguments& a, const Provenance& made_by) {
-  refuse_to_overwrite("--csv", a.csv, a.measurements);
-  const System system = load_system(a.system, shipped_catalogs().systems);
-  if (system.calibration.empty())
-    throw UserError("system " + a.system + " has no calibration: make one with shardline calibrate");
-  const Tables tables = load_tables(a.measurements);
-  const Evaluation result = shardline::evaluate(system, system.calibration, tables.tables);
-  if (made_by.document != nullptr) {
-    api::EvaluateResult out = evaluate_result(system, tables, result);
-    out.version = made_by.version;
-    out.command = made_by.command;
-    made_by.document->set(api::to_json(out));
-  }
-  print_notes("{}: calibrated on {} ({}, {})\n", system.name, system.calibration.source,
-              system.calibration.hash, system.calibration.date);
-  Table t({"operation", "rows", "median error, %", "90th percentile, %", "worst, %", "bias, %",
-           "extrapolated rows", "in 90 % interval, %"});
-  for (const auto& [fit, e, outside, covered] : errors_by_variant(system.calibration, result)) {
-    t.add({display(system.calibration.fits[fit]), fmt::format("{}", e.rows),
-           fmt::format("{:.1f}", 100 * e.median), fmt::format("{:.1f}", 100 * e.p90),
-           fmt::format("{:.0f}", 100 * e.worst), fmt::format("{:+.1f}", 100 * e.bias),
-           fmt::format("{}", outside),
-           fmt::format("{:.1f}", 100 * static_cast<double>(covered) / static_cast<double>(e.rows))});
-  }
-  print_notes("{}", fitted(t));
-  print_each(tables.notes);
-  for (const MeasurementTable& read : tables.tables) print_each(read.notes);
-  print_each(result.notes);
-  if (a.csv.empty()) return 0;
-  std::string csv = "file,row,operation,measured_us,predicted_us,error_percent,extrapolated\n";
-  CancelCheck check;
-  for (const PredictedRow& r : result.rows) {
-    check();
-    csv += fmt::format("{},{},{},{:.6g},{:.6g},{:.3f},{}\n", tables.names[r.table], r.row + 1,
-                       display(system.calibration.fits[r.fit]), r.measured * 1e6, r.predicted * 1e6,
-                       100 * (r.predicted / r.measured - 1), r.extrapolated ? "yes" : "no");
-  }
-  write_file(a.csv, csv);
-  print_notes("  wrote {}\n", a.csv);
-  return 0;
-}
-
 }  // namespace
 
 const Command kCalibrateCommand{"calibrate", "Fit the cost of kernels and collectives to measurements",
                                 "shardline calibrate measurements/h200 --system h200-hgx -o h200-mine.yaml",
                                 prepare<CalibrateArguments, declare, run>};
-
-const Command kEvaluateCommand{"evaluate", "Predict measured rows with a calibrated system; fits nothing",
-                               "shardline evaluate measurements/h200 --system h200-mine.yaml --csv rows.csv",
-                               prepare<EvaluateArguments, declare, run>};
 
 }  // namespace shardline::cli

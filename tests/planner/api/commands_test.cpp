@@ -175,5 +175,25 @@ TEST(ApiCommands, EvaluateHasTheNumbersOfItsCsv) {
   }
 }
 
+// Half the bandwidth of memory: what is bound by it takes longer, and nothing gets faster.
+TEST(ApiCommands, EvaluateTakesSettingsOfTheSystem) {
+  const std::string folder = scratch_folder("evaluate_set");
+  write_gemm(folder + "/gemm.csv");
+  const std::string line = "evaluate gemm.csv --system h100-hgx";
+  const Json own = document_of(line, folder);
+  const Json half = document_of(line + " --set \"device.memory.bandwidth=1.675 TB/s\"", folder);
+  ASSERT_EQ(own["rows"].size(), half["rows"].size());
+  std::size_t slower = 0;
+  for (std::size_t i = 0; i < own["rows"].size(); ++i) {
+    const double was = own["rows"][i]["predicted_s"]["value"], is = half["rows"][i]["predicted_s"]["value"];
+    EXPECT_GE(is, was * (1 - 1e-9));
+    slower += is > was * 1.2 ? 1 : 0;
+  }
+  EXPECT_GT(slower, own["rows"].size() / 4);
+  const Ran scenario = run_shardline(line + " --set gpus=[2]", folder);
+  EXPECT_EQ(scenario.code, 2);
+  EXPECT_NE(scenario.err.find("evaluate reads no scenario"), std::string::npos) << scenario.err;
+}
+
 }  // namespace
 }  // namespace shardline::api
