@@ -80,10 +80,12 @@ std::optional<DeploymentAnswer> answer_deployment(const PlanOptions& o, const ap
     return std::nullopt;
   }
   Progress progress(o.model, Progress::terminal(), "candidates");
+  SharedProgress shared(o.model, ranks.get() != nullptr ? ranks.get()->count() : 1);
   DeploymentAnswer answer = cheapest_deployment(
       asked.plan.study, asked.question,
       [&](std::uint64_t done, std::uint64_t total) {
         progress.show(done, total);
+        shared.show(done, total);
         check_cancelled();
       },
       ranks.get());

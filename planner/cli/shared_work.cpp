@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <string_view>
+#include <utility>
 
 #include "reports/standard_output.hpp"
 
@@ -45,6 +46,17 @@ std::optional<int> begin_shared_work(int argc, char** argv) {
   // On its machine another one says what is wrong with the question, or with what is installed there.
   if (launched.on_machine > 0) silence(STDERR_FILENO);
   return std::nullopt;
+}
+
+SharedProgress::SharedProgress(std::string what, std::size_t ranks)
+    : what_(std::move(what)), ranks_(ranks), begin_(std::chrono::steady_clock::now()), last_(begin_) {}
+
+void SharedProgress::show(std::uint64_t done, std::uint64_t all) {
+  const auto now = std::chrono::steady_clock::now();
+  if (ranks_ < 2 || now - last_ < std::chrono::seconds(10)) return;
+  last_ = now;
+  say(fmt::format("{}: {} of {} candidates after {:.0f} s, {} ranks\n", what_, done, all,
+                  std::chrono::duration<double>(now - begin_).count(), ranks_));
 }
 
 SharedRanks::~SharedRanks() {

@@ -1,8 +1,12 @@
 // Commands of several processes that mpirun or srun started together. planner/cli/README.md.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "sim/ranks/ranks.hpp"
 
@@ -11,6 +15,19 @@ namespace shardline::cli {
 /// Call before anything else: of several processes all but one end at once, or are silent and share its work.
 /// The exit code of one that has nothing to do; nothing: the command is to be run.
 std::optional<int> begin_shared_work(int argc, char** argv);
+
+/// Lines on standard error of how far shared work is: launchers hand it on through pipes, on which no
+/// progress is drawn. The first after 10 s, since what is short needs none.
+class SharedProgress {
+ public:
+  SharedProgress(std::string what, std::size_t ranks);
+  void show(std::uint64_t done, std::uint64_t all);
+
+ private:
+  std::string what_;
+  std::size_t ranks_;
+  std::chrono::steady_clock::time_point begin_, last_;
+};
 
 /// The processes that share a command, closed at the end whatever ends it.
 class SharedRanks {

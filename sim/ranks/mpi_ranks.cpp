@@ -25,8 +25,11 @@ namespace fs = std::filesystem;
 constexpr const char* kModule = "shardline_mpi.so";
 constexpr const char* kModuleVariable = "SHARDLINE_MPI";
 
-// Of Open MPI; MPICH and Intel MPI; Slurm's srun with PMI2 and PMIx.
-constexpr std::array kCountVariables{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE"};
+// Of Open MPI; MPICH, Intel MPI and Slurm's srun with PMI2; its srun with PMIx, which says no number of its
+// own: Slurm's then counts, and is not looked at otherwise, as whatever a batch script starts alone has it,
+// too.
+constexpr std::array kCountVariables{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+constexpr std::array kSlurmVariables{"SLURM_STEP_NUM_TASKS"};
 constexpr std::array kRankVariables{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
 constexpr std::array kLocalVariables{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
 constexpr std::array kPatienceVariables{"SHARDLINE_RANK_PATIENCE"};  // seconds
@@ -114,7 +117,9 @@ std::unique_ptr<Ranks> alone_rank() { return std::make_unique<AloneRank>(); }
 
 LaunchedRank launched_rank() {
   LaunchedRank out;
-  out.count = std::max<std::size_t>(1, number_in(kCountVariables).value_or(1));
+  auto count = number_in(kCountVariables);
+  if (!count && std::getenv("PMIX_RANK") != nullptr) count = number_in(kSlurmVariables);
+  out.count = std::max<std::size_t>(1, count.value_or(1));
   out.rank = number_in(kRankVariables).value_or(0);
   out.on_machine = number_in(kLocalVariables).value_or(0);
   return out;
