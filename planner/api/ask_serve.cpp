@@ -193,9 +193,13 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
   const bool named = !asked.scenario.empty() || !asked.scenario_text.empty();
   if (named && !asked.system.empty())
     throw UserError(fmt::format("a scenario names its system: no {} beside it", argument_name("system")));
-  if (!named && (asked.system.empty() || asked.input_tokens <= 0))
-    throw UserError(fmt::format("{} is missing: without a scenario a model is served on a system",
-                                argument_name(asked.system.empty() ? "system" : "input")));
+  if (!named && asked.system.empty())
+    throw UserError(argument_name("system") +
+                    " is missing: without a scenario a model is served on a system");
+  if (!named && asked.input_tokens <= 0)
+    throw UserError(fmt::format("{0} is missing: requests of a line have a length, for instance {1} and {2}",
+                                argument_name("input"), argument_given("input", "8K"),
+                                argument_given("output", "512")));
   ServiceQuestion question = asked_load(asked);  // faults before a search
   StudyAndPlan on = named ? of_scenario(asked, o) : of_line(asked, o, progress);
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help

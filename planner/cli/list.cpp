@@ -1,6 +1,7 @@
 #include "planner/studies/listing.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/api/convert_list.hpp"
 #include "planner/cli/commands.hpp"
@@ -97,8 +98,14 @@ int run(const ListOptions& o, const Provenance& made_by) {
     print_notes("{}", kind.text());
     return 0;
   }
-  throw UserError(
-      {Diagnostic{{}, "nothing to list is called " + o.what, expected_one_of(o.what, offered_kinds())}});
+  std::vector<std::string> details = expected_one_of(o.what, offered_kinds());
+  for (const char* of_systems : {"gpus", "gpu", "devices", "hardware", "clusters"}) {
+    if (o.what == of_systems) details.emplace_back("GPUs are parts of systems: shardline list systems");
+  }
+  if (o.what == "engines" || o.what == "engine")
+    details.push_back(
+        fmt::format("engines are those that --engine takes: {}", fmt::join(offered_engines(), ", ")));
+  throw UserError({Diagnostic{{}, "nothing to list is called " + o.what, std::move(details)}});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/api/convert_plan.hpp"
+#include "planner/cli/advice.hpp"
 #include "planner/cli/plan_notes.hpp"
 #include "planner/scenario/asked_amounts.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -12,6 +13,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/shell_word.hpp"
 
 namespace shardline::cli {
 
@@ -110,7 +112,7 @@ api::PlanQuestion asked_of(const std::string& model, const QuestionOptions& o) {
   q.model = model;
   q.read_as = o.as;
   q.system = o.system;
-  q.input_tokens = asked_tokens("--input", o.input);
+  if (!o.input.empty()) q.input_tokens = asked_tokens("--input", o.input);  // whoever needs it says so
   if (!o.output.empty()) q.output_tokens = asked_tokens("--output", o.output);
   q.gpus = o.gpus;
   q.nodes = o.nodes;
@@ -151,6 +153,12 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
     if (!model.empty()) throw UserError("--model is of a scenario; the line names its model first");
     return study_of_line(named, line, std::move(plans), wanted, costs, engine);
   }
+  if (names_model(named))
+    throw UserError({Diagnostic{
+        {},
+        fmt::format("{} is a model: a question of one line has --system and --input, too", named),
+        {fmt::format("for instance shardline {} {} --system h200-hgx --gpus 8 --input 32K --output 1K",
+                     wanted == 1 ? "explain" : "compare", shell_word(named))}}});
   if (plans.empty())
     throw UserError({Diagnostic{
         {},

@@ -16,6 +16,7 @@
 #include "reports/cli/ask_gaps.hpp"
 #include "reports/cli/output_claims.hpp"
 #include "reports/cli/stack_limit.hpp"
+#include "reports/cli/unknown_names.hpp"
 #include "reports/standard_output.hpp"
 #include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
@@ -30,52 +31,6 @@
 namespace shardline::cli {
 
 namespace {
-
-// CLI11 says of a misspelt command only that a command is required.
-void refuse_unknown_command(const Program& program, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
-  std::vector<std::string> names;
-  for (const Command* c : program.commands) names.emplace_back(c->name);
-  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
-  std::vector<std::string> details = expected_one_of(argv[1], names);
-  if (program.advice != nullptr) {
-    for (std::string& line : program.advice("", argv[1])) details.push_back(std::move(line));
-  }
-  throw UserError({Diagnostic{{}, std::string("unknown command ") + argv[1], std::move(details)}});
-}
-
-// CLI11 lists what is too much, without the nearest name, and only where nothing is missing.
-void refuse_unknown_options(const Program& program, const ProgramText& text, int argc, char** argv) {
-  const auto command = std::find_if(text.commands.begin(), text.commands.end(),
-                                    [&](const CommandText& c) { return argc > 1 && c.name == argv[1]; });
-  if (command == text.commands.end()) return;
-  std::vector<std::string> names;
-  for (const ArgumentText& a : command->arguments) {
-    for (const std::string& name : a.names) {
-      if (name.starts_with("--")) names.push_back(name);
-    }
-  }
-  std::vector<Diagnostic> faults;
-  for (int i = 2; i < argc && std::string_view(argv[i]) != "--"; ++i) {
-    const std::string word = argv[i], name = word.substr(0, word.find('='));
-    if (!name.starts_with("--") || std::find(names.begin(), names.end(), name) != names.end()) continue;
-    const auto other =
-        std::find_if(program.other_names.begin(), program.other_names.end(), [&](const Meaning& m) {
-          const std::string_view meant = m.meaning;
-          return name == m.name &&
-                 std::find(names.begin(), names.end(), meant.substr(0, meant.find(' '))) != names.end();
-        });
-    std::vector<std::string> details = expected_one_of(name, names);
-    if (other != program.other_names.end()) details = {fmt::format("its name here is {}", other->meaning)};
-    faults.push_back({{}, fmt::format("unknown option {} of {}", name, command->name), std::move(details)});
-  }
-  // Options of another command, beside an argument that is one of its own.
-  if (!faults.empty() && program.advice != nullptr && argv[2][0] != '-') {
-    for (std::string& line : program.advice(command->name, argv[2]))
-      faults.back().details.push_back(std::move(line));
-  }
-  if (!faults.empty()) throw UserError(std::move(faults));
-}
 
 // What is given on the command line is shown, in tables, pages and recorded commands: characters that a
 // terminal obeys are refused once for all of them.

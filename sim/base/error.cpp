@@ -284,13 +284,20 @@ std::string nearest_name(std::string_view found, std::span<const std::string> na
 
 namespace {
 
-// Several names of which the one that was found is the beginning: "h100" of four systems.
+std::string letters_of(std::string_view text) {
+  std::string out = lower(text);
+  std::erase_if(out, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+  return out;
+}
+
+// Several names of which the one that was found is the beginning, signs apart: "h100" of four systems,
+// "llama3" of llama-3.1-8b and others.
 std::string names_begun_by(std::string_view found, std::span<const std::string> names) {
   constexpr std::size_t kShortest = 3;
   std::string out;
-  if (found.size() < kShortest) return out;
+  if (letters_of(found).size() < kShortest) return out;
   for (const std::string& name : names) {
-    if (name.starts_with(lower(found))) out += (out.empty() ? "" : ", ") + name;
+    if (letters_of(name).starts_with(letters_of(found))) out += (out.empty() ? "" : ", ") + name;
   }
   return out;
 }

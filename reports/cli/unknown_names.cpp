@@ -1,0 +1,94 @@
+#include "reports/cli/unknown_names.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/base/error.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+// What an option is called here, or what is said of it: of one that other tools have, or that is one of
+// ours but for its hyphens.
+std::optional<std::string> name_here(const Program& program, const std::vector<std::string>& names,
+                                     const std::string& name) {
+  std::string plain = name;
+  for (char& c : plain) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto has = [&](std::string_view option) {
+    return std::find(names.begin(), names.end(), option) != names.end();
+  };
+  if (has(plain)) return "its name here is " + plain;
+  for (const Meaning& m : program.other_names) {
+    const std::string_view meant = m.meaning;
+    if (plain != m.name) continue;
+    if (!meant.starts_with("-")) return std::string(meant);
+    if (has(meant.substr(0, meant.find(' ')))) return fmt::format("its name here is {}", meant);
+  }
+  return std::nullopt;
+}
+
+// Of an option in the place of a command CLI11 says that a command is missing, and nothing of the option.
+void refuse_option_before_command(const Program& program, const std::string& word) {
+  for (const char* own : {"-h", "--help", "--version"})
+    if (word == own) return;
+  throw UserError({Diagnostic{
+      {},
+      fmt::format("unknown option {} before a command", word.substr(0, word.find('='))),
+      {fmt::format("{0} itself has --help and --version; options of a command stand behind it, for instance",
+                   program.name),
+       std::string("  ") + program.example}}});
+}
+
+}  // namespace
+
+// CLI11 says of a misspelt command only that a command is required.
+void refuse_unknown_command(const Program& program, int argc, char** argv) {
+  if (argc < 2) return;
+  if (argv[1][0] == '-') return refuse_option_before_command(program, argv[1]);
+  std::vector<std::string> names;
+  for (const Command* c : program.commands) names.emplace_back(c->name);
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
+  std::vector<std::string> details = expected_one_of(argv[1], names);
+  if (program.advice != nullptr) {
+    for (std::string& line : program.advice("", argv[1])) details.push_back(std::move(line));
+  }
+  throw UserError({Diagnostic{{}, std::string("unknown command ") + argv[1], std::move(details)}});
+}
+
+// CLI11 lists what is too much, without the nearest name, and only where nothing is missing.
+void refuse_unknown_options(const Program& program, const ProgramText& text, int argc, char** argv) {
+  const auto command = std::find_if(text.commands.begin(), text.commands.end(),
+                                    [&](const CommandText& c) { return argc > 1 && c.name == argv[1]; });
+  if (command == text.commands.end()) return;
+  std::vector<std::string> names, shorter;
+  for (const ArgumentText& a : command->arguments) {
+    for (const std::string& name : a.names) (name.starts_with("--") ? names : shorter).push_back(name);
+  }
+  std::vector<Diagnostic> faults;
+  for (int i = 2; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string word = argv[i], name = word.substr(0, word.find('='));
+    if (!name.starts_with("-") || std::find(names.begin(), names.end(), name) != names.end() ||
+        std::find(shorter.begin(), shorter.end(), name) != shorter.end())
+      continue;
+    const std::optional<std::string> other = name_here(program, names, name);
+    if (!other && !name.starts_with("--")) continue;  // CLI11 knows several letters behind one hyphen
+    faults.push_back({{},
+                      fmt::format("unknown option {} of {}", name, command->name),
+                      other ? std::vector<std::string>{*other} : expected_one_of(name, names)});
+  }
+  // Options of another command, beside an argument that is one of its own.
+  if (!faults.empty() && program.advice != nullptr && argv[2][0] != '-') {
+    for (std::string& line : program.advice(command->name, argv[2]))
+      faults.back().details.push_back(std::move(line));
+  }
+  if (!faults.empty()) throw UserError(std::move(faults));
+}
+
+}  // namespace shardline::cli
