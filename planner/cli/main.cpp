@@ -44,6 +44,20 @@ std::string fault_text(const char* what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-#include "planner/cli/other_names.hpp"
-#include "planner/cli/shared_work.hpp"
+  if (const auto code = begin_shared_work(argc, argv)) return *code;
+  return run_program(
+      {.name = "shardline",
+       .version = SHARDLINE_VERSION,
+       .date = SHARDLINE_VERSION_DATE,
+       .summary = "Simulates and plans how to shard long-context LLM serving over GPUs.",
+       .example = "shardline plan llama-3.1-70b --system h200-hgx --gpus 8 --input 32K --output 1K",
+       .exit_codes = kExitCodes,
+       .environment = kEnvironment,
+       .commands = kCommands,
+       .fault_text = fault_text,
+       .data_text = shardline::data_text,
+       .documents = true,
+       .other_names = other_names(),
+       .advice = advice_on},
+      argc, argv);
 }
