@@ -270,7 +270,10 @@ bool PlayedEngine::token(Group& group, Scheduler::Id id, Seconds from, const Dec
     out_.itl.add((first - t.last).value);
     add(out_.itl, stretch.start + stretch.slope, stretch.slope, steps - 1, 1);
   }
-  if (!t.any) t.first = first;
+  if (!t.any) {  // what was read is answered in steps that only decode
+    t.first = first;
+    add(out_.itl, stretch.start + stretch.slope, stretch.slope, steps - 1, 1);
+  }
   t.any = true;
   t.last = now_;
   if (group.scheduler->request(id).done) leave(group, id);

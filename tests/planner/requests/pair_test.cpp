@@ -148,9 +148,10 @@ TEST(Pair, R12EveryRequestOnceAndAllBlocksFree) {
     c.decode.num_gpu_blocks += 400;  // so that none stands still
     const PlayedPair a = played(c), b = played(c);
     ASSERT_EQ(a.answers.size(), c.requests.size());
-    std::uint64_t prompts = 0, answers = 0, firsts = 0, tokens = 0;
+    std::uint64_t prompts = 0, answers = 0, firsts = 0, tokens = 0, gaps = 0;
     for (const ServedRequests& s : a.run.prefill) prompts += s.answered;
-    for (const ServedRequests& s : a.run.decode) answers += s.answered, tokens += s.answer_tokens;
+    for (const ServedRequests& s : a.run.decode)
+      answers += s.answered, tokens += s.answer_tokens, gaps += s.itl.count();
     for (const ServedRequests& s : a.run.prefill) firsts += s.answer_tokens;
     std::uint64_t asked = 0;
     for (const TraceRequest& r : c.requests)
@@ -160,6 +161,7 @@ TEST(Pair, R12EveryRequestOnceAndAllBlocksFree) {
     EXPECT_EQ(answers, c.requests.size());
     EXPECT_EQ(firsts, handed);
     EXPECT_EQ(tokens, asked);
+    EXPECT_EQ(gaps, tokens - answers) << "one before each token but the first";
     EXPECT_EQ(a.run.transfer.count(), handed);
     // What was read last frees its blocks at the end of a step that may never come.
     for (std::size_t i = c.senders; i < a.schedulers.size(); ++i) EXPECT_EQ(a.schedulers[i]->kv_held(), 0);
