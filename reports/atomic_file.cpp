@@ -6,6 +6,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "reports/standard_output.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -175,10 +177,12 @@ Destination destination_of(const std::filesystem::path& file) {
 
 void write_all(int descriptor, const std::filesystem::path& file, std::string_view text,
                AfterInterrupt interrupt) {
+  constexpr std::size_t kPiece = std::size_t{1} << 22;  // milliseconds
   while (!text.empty()) {
     if (interrupt == AfterInterrupt::refuse && interrupted())
       throw UserError(fmt::format("interrupted before {} was written", file.string()));
-    const ssize_t n = ::write(descriptor, text.data(), text.size());
+    if (interrupt == AfterInterrupt::refuse) check_cancelled();
+    const ssize_t n = ::write(descriptor, text.data(), std::min(text.size(), kPiece));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(file, errno);
     text.remove_prefix(static_cast<std::size_t>(n));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/api/fields.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/harmless.hpp"
 
 namespace shardline::api {
@@ -78,6 +79,7 @@ class JsonWriter {
     first_ = true;
   }
   void next() {
+    check_();  // a document may have millions of values
     if (!first_) text_ += ',';
     first_ = false;
     line();
@@ -94,6 +96,7 @@ class JsonWriter {
   }
 
   std::string text_;
+  CancelCheck check_;
   std::size_t depth_ = 0;
   bool first_ = true;
 };

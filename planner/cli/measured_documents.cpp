@@ -7,6 +7,7 @@
 
 #include "calibrate/rows.hpp"
 #include "planner/engines/profile.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -90,7 +91,9 @@ api::EvaluateResult evaluate_result(const System& system, const Tables& tables, 
   out.date = c.date;
   for (const auto& [fit, error, outside, covered] : errors_by_variant(c, found))
     out.kernels.push_back({display(c.fits[fit]), figures(error), outside, covered});
-  for (const PredictedRow& r : found.rows)
+  CancelCheck check;
+  for (const PredictedRow& r : found.rows) {
+    check();
     out.rows.push_back(
         {tables.names[r.table],
          r.row + 1,
@@ -98,6 +101,7 @@ api::EvaluateResult evaluate_result(const System& system, const Tables& tables, 
          r.measured,
          {r.predicted, r.predicted * std::exp(r.band.low), r.predicted * std::exp(r.band.high)},
          r.extrapolated});
+  }
   add_notes(tables.notes, out.notes);
   for (const MeasurementTable& read : tables.tables) add_notes(read.notes, out.notes);
   add_notes(found.notes, out.notes);

@@ -36,6 +36,12 @@ def questions():
     cases["compare of a line"] = ["compare", *line]
     cases["serve to a target"] = ["serve", *line, "--slo", "ttft p99 2 s, tpot p99 40 ms"]
     cases["serve users"] = ["serve", *line, "--users", "200", "--requests", "5000" if QUICK else "20000", "--think", "5 s", "-o", "served"]
+    # Of kernels that a calibration has, so that each row is priced, and told.
+    shapes = [(m, n, k) for m in range(1, 129) for n in range(1, 65) for k in range(1, 37)]
+    rows = "".join(f"{64 * m},{128 * n},{256 * k},bf16,torch_flow,{5 + m * n * k / 1000:.3f}\n" for m, n, k in shapes)
+    signals.write("priced.csv", "m,n,k,dtype,kernel,latency_us\n" + rows)
+    cases["evaluate to a document"] = ["evaluate", "priced.csv", "--system", "h200-hgx", "--json"]
+    cases["evaluate to a table"] = ["evaluate", "priced.csv", "--system", "h200-hgx", "--csv", "priced_rows.csv"]
     cases["verify by strategy"] = ["verify", "all"]
     if QUICK:
         # A quarter of the chunks: in half of the time a busy machine comes to what follows their lowering, too.
