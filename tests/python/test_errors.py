@@ -137,7 +137,7 @@ def test_arguments_of_a_wrong_type_are_type_errors_that_name_them(folder, ask, t
 
 def test_numbers_of_numpy_and_one_text_of_several_are_taken(folder):
     numpy = pytest.importorskip("numpy")
-    asked = ask_plan(gpus=numpy.int64(2), ttl=numpy.float32(0.5), any_gpus=numpy.bool_(True), set="runtime.overhead=0 us")
+    asked = ask_plan(gpus=numpy.int64(2), ttl=numpy.float32(0.5), any_gpus=numpy.bool_(True), set="device.memory.bandwidth=3 TB/s")
     assert asked.question.gpus == 2 and asked.question.most_ttl_s == 0.5
 
 
