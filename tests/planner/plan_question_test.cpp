@@ -5,9 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
-#include "planner/api/convert_plan.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/line_settings.hpp"
@@ -166,28 +163,6 @@ TEST(PlanQuestion, ASavedFileSaysTheUnitOfTokensThatASettingLeavesOut) {
   EXPECT_THAT(text, HasSubstr("requests: [{new: 4K tokens}]"));
   const Scenario saved = parse_scenario("q.yaml", text, shipped_catalogs());
   EXPECT_EQ(saved.studies.at(0).study.batch, a.study.study.batch);
-}
-
-TEST(PlanQuestion, TargetsAreInTheTermsInWhichTheyWereGiven) {
-  api::PlanQuestion asked;
-  asked.model = "llama-3.1-8b";
-  asked.system = "h100-hgx";
-  asked.input_tokens = 8192;
-  asked.output_tokens = 512;
-  asked.least_tokens_per_s_user = 30;
-  const auto read = [&] { return api::plan_question_of(asked, {}, shipped_catalogs()); };
-  EXPECT_EQ(read().ttl, Seconds(1.0 / 30));
-  EXPECT_EQ(target_options(read(), Seconds(0)), " --tokens-per-user 30");
-  EXPECT_EQ(target_text(read()), "30 tokens/s/user or more (TPOT at most 33.33 ms)");
-  asked.most_ttl_s = 0.050;  // less strict
-  EXPECT_EQ(target_options(read(), Seconds(2)), " --tokens-per-user 30 --ttft '2 s'");
-  asked.most_ttl_s = 0.020;
-  EXPECT_EQ(target_options(read(), Seconds(0)), " --ttl '20 ms'");
-  EXPECT_EQ(target_text(read()), "TPOT at most 20 ms");
-  for (const double wrong : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(), 1e-320}) {
-    asked.least_tokens_per_s_user = wrong;
-    EXPECT_THROW(read(), UserError) << wrong;
-  }
 }
 
 TEST(PlanQuestion, TheSentenceSaysWhatSettingsChanged) {

@@ -7,9 +7,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
+#include "planner/api/convert_plan.hpp"
 #include "planner/api/shardline.hpp"
+#include "planner/scenario/shipped.hpp"
 #include "tests/planner/api/csv_rows.hpp"
 #include "tests/planner/api/document.hpp"
 
@@ -297,15 +300,37 @@ TEST(ApiResults, PlansOutOfRangeAreBadInput) {
     return std::string("accepted");
   };
   question.gpus = 0;
-  EXPECT_EQ(fault().substr(0, 8), "--gpus 0");
+  EXPECT_EQ(fault(), "gpus 0: expected 1 to 128\n");
   question.gpus = 1LL << 40;  // does not wrap around
-  EXPECT_EQ(fault().substr(0, 8), "--gpus 1");
+  EXPECT_EQ(fault().substr(0, 6), "gpus 1");
   question.gpus = 2;
   question.most_ttl_s = 0.01;
-  EXPECT_EQ(fault().substr(0, 5), "--ttl");
+  EXPECT_EQ(fault().substr(0, 5), "ttl, ");
   question.output_tokens = 512;
   question.most_ttl_s = -1;
-  EXPECT_EQ(fault().substr(0, 8), "--ttl -1");
+  EXPECT_EQ(fault().substr(0, 6), "ttl -1");
+}
+
+TEST(ApiResults, TargetsAreInTheTermsInWhichTheyWereGiven) {
+  PlanQuestion asked;
+  asked.model = "llama-3.1-8b";
+  asked.system = "h100-hgx";
+  asked.input_tokens = 8192;
+  asked.output_tokens = 512;
+  asked.least_tokens_per_s_user = 30;
+  const auto read = [&] { return plan_question_of(asked, {}, shipped_catalogs()); };
+  EXPECT_EQ(read().ttl, Seconds(1.0 / 30));
+  EXPECT_EQ(target_options(read(), Seconds(0)), " --tokens-per-user 30");
+  EXPECT_EQ(target_text(read()), "30 tokens/s/user or more (TPOT at most 33.33 ms)");
+  asked.most_ttl_s = 0.050;  // less strict
+  EXPECT_EQ(target_options(read(), Seconds(2)), " --tokens-per-user 30 --ttft '2 s'");
+  asked.most_ttl_s = 0.020;
+  EXPECT_EQ(target_options(read(), Seconds(0)), " --ttl '20 ms'");
+  EXPECT_EQ(target_text(read()), "TPOT at most 20 ms");
+  for (const double wrong : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(), 1e-320}) {
+    asked.least_tokens_per_s_user = wrong;
+    EXPECT_THROW(read(), UserError) << wrong;
+  }
 }
 
 TEST(ApiResults, AmountsAreReadAsTheCommandLineReadsThem) {
