@@ -95,9 +95,9 @@ std::string without_tag(const std::string& model) {
   const std::size_t at = model.find_first_of(":@");
   if (at == model.npos || at == 0 || model.find("://") != model.npos) return "";
   const std::string name = model.substr(0, at), tag = model.substr(at + 1);
-  const bool size = model[at] == ':' && std::any_of(tag.begin(), tag.end(), [](char c) {
-                      return std::isdigit(static_cast<unsigned char>(c)) != 0;
-                    });
+  // "70b"; another tag is a type, a version or "latest".
+  const bool size =
+      model[at] == ':' && !tag.empty() && std::isdigit(static_cast<unsigned char>(tag.front())) != 0;
   return size ? name + "-" + tag : name;
 }
 
