@@ -21,8 +21,8 @@ std::string three_digits(double value);
 /// several times.
 std::string started_copies_text(const PlanAnswer& a, std::size_t width);
 
-/// "idle: row 2 leaves 4 of 8 GPUs free; tokens/s/GPU are over all 8, with these": over which GPUs the rates of the table
-/// are, where some plan does not take all; else empty.
+/// "idle: row 2 leaves 4 of 8 GPUs free; tokens/s/GPU are over all 8, with these": over which GPUs the rates
+/// of the table are, where some plan does not take all; else empty.
 std::string idle_text(const PlanAnswer& a, std::size_t width);
 
 /// The best pair of pools in whole replicas of those that the GPUs of the question hold and that meet its
