@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +30,8 @@ def plain(value):
 
 def but_for_who_was_asked(document):
     document.pop("command")
+    for warning in document.get("warnings", []):  # an option of the program is an argument here: knob="max_num_seqs=16"
+        warning["details"] = [re.sub(r'--(\w+) (\S+)|(\w+)="([^"]+)"', r"\1\3 \2\4", d) for d in warning["details"]]
     for model in document.get("models") or [document.get("sweep", {})]:
         model.get("counts", {}).pop("seconds", None)
     return document
