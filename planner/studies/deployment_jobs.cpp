@@ -146,12 +146,11 @@ TriedDeployment DeploymentJobs::tried(const DeploymentJob& job) {
     return out;
   }
   if (!answer->load.met) out.by = RuledOut::whole;
-  out.played = TriedDeployment::Play{std::move(answer->load), answer->step_error};
+  out.played = PlayedLoad{std::move(answer->load), answer->step_error};
   return out;
 }
 
-PlayedDeployment DeploymentJobs::told(std::size_t server, int gpus, std::size_t setting,
-                                      TriedDeployment::Play play) {
+PlayedDeployment DeploymentJobs::told(std::size_t server, int gpus, std::size_t setting, PlayedLoad play) {
   PlayedDeployment out;
   out.answer = Lease(*this, server)
                    ->service.of_play(gpus / plans_[server].gpus(), question_.knobs[setting],
@@ -210,7 +209,7 @@ TriedDeployment DeploymentJobs::tried_in(std::string_view result) {
   in(out.by, out.requests, played);
   if (!played) return out;
   std::string load;
-  TriedDeployment::Play& play = out.played.emplace();
+  PlayedLoad& play = out.played.emplace();
   in(load, play.step_error);
   play.load = served_load(load);
   return out;

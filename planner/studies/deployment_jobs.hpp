@@ -31,14 +31,16 @@ struct DeploymentJob {
   std::size_t setting = 0;  // index among the question's
 };
 
+/// A play to its end.
+struct PlayedLoad {
+  ServedLoadAnswer load;
+  double step_error = 0;
+};
+
 /// What came of one candidate.
 struct TriedDeployment {
   std::optional<RuledOut> by;  // nothing: it meets
-  struct Play {
-    ServedLoadAnswer load;
-    double step_error = 0;
-  };
-  std::optional<Play> played;  // to its end
+  std::optional<PlayedLoad> played;
   std::uint64_t requests = 0;  // answered
 };
 
@@ -60,7 +62,7 @@ class DeploymentJobs {
   /// Of What::candidate and What::whole; the plan has the setting.
   TriedDeployment tried(const DeploymentJob& job);
   /// What was played, with its question and what its prices are off.
-  PlayedDeployment told(std::size_t server, int gpus, std::size_t setting, TriedDeployment::Play play);
+  PlayedDeployment told(std::size_t server, int gpus, std::size_t setting, PlayedLoad play);
   void look_at_prices(std::size_t server, PlayedDeployment& played);
 
   /// Any job of another process, and its result, as bytes.
