@@ -35,7 +35,9 @@ def same_bits():
         require(many.returncode == 0, f"{ranks} ranks: {many.returncode} {many.stderr}")
         require(many.stdout == alone.stdout, f"{ranks} ranks answer otherwise than one")
     shown, table = run(PLAN), run(PLAN, 4)
-    require(table.stdout == shown.stdout and table.stderr == shown.stderr, f"the table of 4 ranks: {table.stdout} {table.stderr}")
+    require(table.stdout == shown.stdout, f"the table of 4 ranks: {table.stdout} {table.stderr}")
+    for line in shown.stderr.splitlines():  # MPI may have something of its own to say
+        require(table.stderr.count(line) == 1, f"said once: {line} in {table.stderr}")
 
 
 def children(of):
@@ -65,17 +67,21 @@ def processor_seconds(pid):
 def killed():
     """Its part is done by the others, to the same bits; mpirun must be told to go on without a process."""
     longer = [BINARY, "plan", "llama-3.1-70b", "--system", "h200-hgx", "--gpus", "64", "--input", "4K", "--output", "256",
-              "--engine", "vllm", "--slo", "ttft p90 2 s, tpot p90 60 ms", "--rate", "40/s", "--requests", "10000",
+              "--engine", "vllm", "--slo", "ttft p90 2 s, tpot p90 60 ms", "--rate", "40/s", "--requests", "20000",
               "--knob", "max_num_seqs=64,256,1024", "--threads", "1", "--json"]
+    before = os.times()
     alone = run(longer)
+    after = os.times()
+    all_seconds = after.children_user - before.children_user + after.children_system - before.children_system
     process = subprocess.Popen([*MPIRUN, "--enable-recovery", "-np", "4", *longer], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env={**os.environ, "SHARDLINE_RANK_PATIENCE": "2"})
-    # In the middle of its jobs: before all have come together, MPI itself waits for each of them.
+    # In the middle of its jobs, of which a quarter are its own: before all have come together, MPI itself waits for each of
+    # them.
     until = time.monotonic() + 60
     while time.monotonic() < until:
         ranks = children(process.pid)
-        if len(ranks) == 4 and processor_seconds(ranks[2]) > 0.8:
+        if len(ranks) == 4 and processor_seconds(ranks[2]) > all_seconds / 8:
             break
         time.sleep(0.02)
     require(len(ranks) == 4, f"four processes run: {ranks}")
@@ -101,7 +107,17 @@ def without_module():
             f"{lacks.returncode} {lacks.stderr}")
 
 
+def skip_without_open_mpi():
+    """Another MPI has other options, and some containers let no process be started by any."""
+    version = subprocess.run([sys.argv[2], "--version"], capture_output=True, text=True).stdout
+    started = run(["true"], 2)
+    if "Open MPI" not in version and "OpenRTE" not in version or started.returncode != 0:
+        print(f"skipped: {sys.argv[2]} is no Open MPI, or starts nothing here: {version} {started.stderr}")
+        sys.exit(77)
+
+
 if __name__ == "__main__":
+    skip_without_open_mpi()
     same_bits()
     killed()
     other_commands()
