@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <fstream>
 #include <mutex>
 
 #include "planner/search/candidates.hpp"
@@ -215,13 +216,33 @@ TriedDeployment DeploymentJobs::tried_in(std::string_view result) {
   return out;
 }
 
+namespace {
+
+// Traces may be long: piece by piece.
+void add_file(Sha256& to, const std::string& file) {
+  if (file.empty()) return;
+  std::ifstream in(file, std::ios::binary);
+  std::string piece(std::size_t{1} << 20, '\0');
+  while (in) {
+    check_cancelled();
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    to.add(std::string_view(piece).substr(0, static_cast<std::size_t>(in.gcount())));
+  }
+}
+
+}  // namespace
+
 std::string DeploymentJobs::digest() {
   Sha256 all;
   for (const Plan& plan : plans_) all.add(to_string(plan) + "\n");
   for (const auto& setting : question_.knobs) all.add(fmt::format("{}\n", fmt::join(setting, " ")));
   const ServiceQuestion& q = question_.load;
-  all.add(fmt::format("{} {} {} {} {} {} {}", q.input, q.output, q.rate, q.requests, q.seed,
-                      question_.most_gpus, question_.exhaustive));
+  all.add(fmt::format("{} {} {} {} {} {} {} {} {}", q.input, q.output, q.rate, q.requests, q.seed,
+                      to_string(q.router), q.lengths == LengthLaw::drawn, question_.most_gpus,
+                      question_.exhaustive));
+  for (const LatencyTarget& t : q.targets)
+    all.add(fmt::format(" {} {} {}", to_string(t.of), t.quantile, t.most.value));
+  add_file(all, q.trace);
   PlanStepTimes times(study_.study, plans_.front(), study_.sweep().search.all_reduce);
   for (const StepBatch& step : {StepBatch{1, 1000, 1000, {}}, StepBatch{0, 0, 0, {{512, 0}}}})
     all.add(fmt::format(" {:x}", std::bit_cast<std::uint64_t>(times.of(step).value)));

@@ -70,8 +70,8 @@ class DeploymentJobs {
   static std::string bytes_of(const DeploymentJob& job);
   static std::vector<std::size_t> settings_in(std::string_view result);
   static TriedDeployment tried_in(std::string_view result);
-  /// What processes must agree on before they share work: plans, the load, and what two steps take to the
-  /// bit, which another processor or other data may change.
+  /// What processes must agree on before they share work: plans, the load with all of its trace, and what two
+  /// steps take to the bit, which another processor or other data may change.
   std::string digest();
 
  private:

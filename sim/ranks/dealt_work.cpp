@@ -199,8 +199,10 @@ void WorkDealer::hear(const RankMessage& m) {
   switch (said.what) {
     case Says::hello:
       if (said.bytes != version_)
-        throw UserError(fmt::format("rank {} is of shardline {}, rank 0 of {}: all must be one", m.from,
-                                    said.bytes, version_));
+        throw UserError(fmt::format(
+            "rank {} finds other plans, requests or prices than rank 0 ({}, not {}): all need the same "
+            "shardline, the same data and files, and processors that round alike",
+            m.from, said.bytes, version_));
       r.threads = said.number;
       break;
     case Says::result:

@@ -1,4 +1,4 @@
-// Processes that share one command's work: who they are, and messages between them. sim/README.md [S17].
+// Processes that share one command's work: who they are, and messages between them. sim/README.md [S19].
 #pragma once
 
 #include <chrono>

@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/deployment.hpp"
+#include "planner/studies/deployment_jobs.hpp"
 #include "planner/studies/plan_answer.hpp"
 #include "planner/studies/served_bytes.hpp"
 #include "tests/support/thread_ranks.hpp"
@@ -108,6 +112,34 @@ TEST(DeploymentRanks, P35ASettingThatNoPlanHasIsRefusedAsByOne) {
     }
   }
   EXPECT_EQ(messages.at(0), messages.at(1));
+}
+
+// Whatever processes are asked differently, or find in files of one name, they do not share.
+TEST(DeploymentRanks, P35AnotherQuestionHasAnotherDigest) {
+  const PlanAnswer of = asked(2);
+  DeploymentQuestion q = question_of(20, "ttft p90 2 s");
+  q.most_gpus = 2;
+  const auto digest = [&] { return DeploymentJobs(of.study, q).digest(); };
+  std::set<std::string> all{digest()};
+  EXPECT_TRUE(all.contains(digest()));
+  const auto is_new = [&](const char* what) { EXPECT_TRUE(all.insert(digest()).second) << what; };
+  q.load.rate = 21;
+  is_new("rate");
+  q.load.targets = parse_targets("--slo", "ttft p90 3 s");
+  is_new("targets");
+  q.load.router = Router::least_kv;
+  is_new("router");
+  q.load.lengths = LengthLaw::drawn;
+  is_new("lengths");
+  q.knobs = {{"max_num_seqs=32"}};
+  is_new("knobs");
+  const std::filesystem::path trace = std::filesystem::temp_directory_path() / "shardline_digest.csv";
+  q.load.trace = trace.string();
+  for (const char* const rows : {"0,10,10\n", "0,10,11\n"}) {
+    std::ofstream(trace) << "arrival_s,input_tokens,output_tokens\n" << rows;
+    is_new("trace");
+  }
+  std::filesystem::remove(trace);
 }
 
 TEST(DeploymentRanks, P35AnAnswerComesBackToTheBit) {

@@ -176,7 +176,8 @@ TEST(DealtWork, S19RanksOfAnotherVersionAreRefused) {
   ranks.start([](Ranks& r) { work_for_rank_0(r, 1, "0.2", squared); });
   WorkDealer dealer(ranks.end(0), 1, "0.1", endless);
   EXPECT_THAT([&] { dealt(dealer, jobs_of(3)); },
-              ::testing::ThrowsMessage<UserError>(HasSubstr("rank 1 is of shardline 0.2, rank 0 of 0.1")));
+              ::testing::ThrowsMessage<UserError>(
+                  HasSubstr("rank 1 finds other plans, requests or prices than rank 0 (0.2, not 0.1)")));
 }
 
 TEST(DealtWork, S19CancelledWorkEndsAndSoDoTheOthers) {
