@@ -11,14 +11,18 @@
 namespace shardline {
 
 /// A parser that reads from a stream over it, which must not hold back exceptions (`exceptions(badbit)`),
-/// ends with Cancelled. The text must outlive it.
+/// ends with Cancelled, though not before ask(): a parser that reads while it is made, as yaml-cpp's does,
+/// may lose what it holds where its constructor is left. The text must outlive it.
 class AskingText : public std::streambuf {
  public:
   explicit AskingText(std::string_view text) : rest_(text) {}
 
+  /// To be called once the parser is made.
+  void ask() { asks_ = true; }
+
  protected:
   int_type underflow() override {
-    check_cancelled();
+    if (asks_) check_cancelled();
     const std::size_t count = std::min(rest_.size(), piece_.size());
     if (count == 0) return traits_type::eof();
     std::copy_n(rest_.begin(), count, piece_.begin());
@@ -29,6 +33,7 @@ class AskingText : public std::streambuf {
 
  private:
   std::string_view rest_;
+  bool asks_ = false;
   std::array<char, 2048> piece_;  // what yaml-cpp takes at once, and scans in about a millisecond
 };
 

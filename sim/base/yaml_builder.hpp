@@ -342,10 +342,12 @@ inline std::string readable(const std::string& message) {
 }
 
 inline void parse_events(const std::string& text, TreeBuilder& builder) {
+  check_cancelled();
   AskingText pieces(text);
   std::istream input(&pieces);
   input.exceptions(std::ios::badbit);
   YAML::Parser parser(input);
+  pieces.ask();
   parser.HandleNextDocument(builder);
   parser.HandleNextDocument(builder);  // the builder refuses a second document
 }
