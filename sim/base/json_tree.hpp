@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -35,6 +33,7 @@ class JsonBuilder {
     }
     text_.nodes.clear();
     text_.strings.clear();
+    text_.memory.release();
     return false;
   }
 
@@ -165,7 +164,7 @@ class JsonBuilder {
   }
 
   bool members(YamlNode& map, std::size_t depth) {
-    map.by_key = std::make_unique<std::unordered_map<std::string_view, const YamlNode*>>();
+    YamlKeys& keys = text_.keys(map);
     if (take('}')) return true;
     do {
       skip();
@@ -173,7 +172,7 @@ class JsonBuilder {
       std::string_view key;
       if (!take('"') || !quoted(key) || !take(':')) return false;
       YamlNode* const child = value(depth);
-      if (child == nullptr || !map.by_key->emplace(key, child).second) return false;
+      if (child == nullptr || !keys.emplace(key, child).second) return false;
       child->key = key;
       child->key_place = key_place;
       add(map, *child);

@@ -68,21 +68,21 @@ YamlNode* child_of(YamlText& text, const YamlNode& map, std::string_view key) {
 }
 
 // In place of the child of that key, or behind the others.
-void hang(YamlNode& map, YamlNode& node, std::string_view key, Place place) {
+void hang(YamlText& text, YamlNode& map, YamlNode& node, std::string_view key, Place place) {
   node.key = key;
   node.key_place = place;
   node.parent = &map;
-  if (!map.by_key) map.by_key = std::make_unique<std::unordered_map<std::string_view, const YamlNode*>>();
-  const auto old = map.by_key->find(key);
-  if (old == map.by_key->end()) {
+  detail::YamlKeys& keys = text.keys(map);
+  const auto old = keys.find(key);
+  if (old == keys.end()) {
     node.index = map.children.size();
     map.children.push_back(&node);
   } else {
     node.index = old->second->index;
     *std::find(map.children.begin(), map.children.end(), old->second) = &node;
-    map.by_key->erase(old);
+    keys.erase(old);
   }
-  map.by_key->emplace(key, &node);
+  keys.emplace(key, &node);
 }
 
 // The value, with places in the whole setting.
@@ -124,14 +124,14 @@ void Document::set(const std::string& origin, const std::string& setting) {
     const std::size_t end = std::min(key.find('.', begin), key.size());
     const std::string_view name = key.substr(begin, end - begin);
     const Place place{0, static_cast<int>(begin), source};
-    if (end == key.size()) return hang(*map, *owned(*text_, text.root), name, place);
+    if (end == key.size()) return hang(*text_, *map, *owned(*text_, text.root), name, place);
     YamlNode* next = child_of(*text_, *map, name);
     if (next == nullptr) {
       next = &text.nodes.emplace_back();
       next->kind = Kind::map;
       next->own_place = false;
       next->place = place;
-      hang(*map, *next, name, place);
+      hang(*text_, *map, *next, name, place);
     }
     map = next;
     begin = end + 1;

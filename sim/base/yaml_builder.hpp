@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <istream>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -197,14 +196,11 @@ class TreeBuilder : public YAML::EventHandler {
     return to;
   }
 
-  static void link(YamlNode& parent, YamlNode& child) {
+  void link(YamlNode& parent, YamlNode& child) {
     child.parent = &parent;
     child.index = parent.children.size();
     parent.children.push_back(&child);
-    if (parent.kind != Kind::map) return;
-    if (!parent.by_key)
-      parent.by_key = std::make_unique<std::unordered_map<std::string_view, const YamlNode*>>();
-    parent.by_key->emplace(child.key, &child);
+    if (parent.kind == Kind::map) text_.keys(parent).emplace(child.key, &child);
   }
 
   void attach(YamlNode& node) {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <deque>
-#include <memory>
+#include <memory_resource>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,7 +23,11 @@ constexpr std::size_t kMostFaults = 200;
 
 enum class Kind { absent, null, scalar, sequence, map };
 
-/// Children are owned by YamlText; strings point into it too.
+struct YamlNode;
+/// Of one mapping, in the memory of its YamlText, which alone frees it.
+using YamlKeys = std::pmr::unordered_map<std::string_view, const YamlNode*>;
+
+/// Children and keys are owned by YamlText; strings point into it too.
 struct YamlNode {
   Kind kind = Kind::absent;
   bool quoted = false;    // also block scalars
@@ -41,7 +45,7 @@ struct YamlNode {
   const YamlNode* alias = nullptr;  // the alias through which this copy is reached (itself for the alias)
   int anchor_line = 0;              // of an alias: where its value stands
   std::vector<const YamlNode*> children;
-  std::unique_ptr<std::unordered_map<std::string_view, const YamlNode*>> by_key;
+  YamlKeys* by_key = nullptr;              // null: no mapping, or an empty one
   mutable std::vector<std::string> asked;  // names a getter wanted, in order
 };
 
@@ -56,6 +60,8 @@ struct YamlText {
   explicit YamlText(SourceText s) : source(std::move(s)) {}
 
   SourceText source;
+  // Hundreds of thousands of keys are given back at once: one by one they take as long as to read them.
+  std::pmr::monotonic_buffer_resource memory;
   std::deque<YamlNode> nodes;
   std::deque<std::string> strings;
   const YamlNode* root = nullptr;
@@ -64,6 +70,12 @@ struct YamlText {
   std::set<std::tuple<int, int, int, std::string>> known;  // a getter called twice faults once
   std::deque<YamlText> set;  // what was set behind the text, whose nodes are part of this tree
   std::size_t unlisted = 0;
+
+  /// The keys of `map`, which may be none so far.
+  YamlKeys& keys(YamlNode& map) {
+    if (map.by_key == nullptr) map.by_key = std::pmr::polymorphic_allocator<>(&memory).new_object<YamlKeys>();
+    return *map.by_key;
+  }
 
   /// As many faults as are told: more are counted.
   bool listed_all() const { return faults.size() >= kMostFaults; }
