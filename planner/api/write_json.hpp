@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/api/fields.hpp"
+#include "sim/base/asking.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/harmless.hpp"
 
@@ -79,7 +80,8 @@ class JsonWriter {
     first_ = true;
   }
   void next() {
-    check_();  // a document may have millions of values
+    check_();  // a document may have millions of values, and their text hundreds of megabytes
+    grow_asking(text_, kMostOfValues);
     if (!first_) text_ += ',';
     first_ = false;
     line();
@@ -94,6 +96,8 @@ class JsonWriter {
     text_ += '\n';
     text_.append(2 * depth_, ' ');
   }
+
+  static constexpr std::size_t kMostOfValues = 4096;  // bytes of nearly all of them
 
   std::string text_;
   CancelCheck check_;

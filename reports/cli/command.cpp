@@ -69,6 +69,15 @@ std::string footer(const Program& program) {
   return text;
 }
 
+// A reader may be slow, and documents have hundreds of megabytes: between pieces it is asked whether to stop.
+void write_document(std::string_view text) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  for (; !text.empty(); text.remove_prefix(std::min(kPiece, text.size()))) {
+    check_cancelled();
+    std::fwrite(text.data(), 1, std::min(kPiece, text.size()), stdout);
+  }
+}
+
 // With --json the document stands alone on standard output, whatever else a command prints.
 int run_command(const Program& program, const Command& command, const Run& run, Provenance made_by,
                 bool json) {
@@ -82,7 +91,7 @@ int run_command(const Program& program, const Command& command, const Run& run, 
   }
   SL_CHECK(document.text().has_value(),
            fmt::format("{} {} answers --json with a document", program.name, command.name));
-  std::fwrite(document.text()->data(), 1, document.text()->size(), stdout);
+  write_document(*document.text());
   return code;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/base/cancel.hpp"
@@ -55,6 +57,19 @@ void grow_asking(std::vector<T>& v, std::size_t more) {
   grown.reserve(std::max(v.size() + more, 2 * v.capacity()));
   append_asking(grown, v);
   v.swap(grown);
+}
+
+/// The same of a text.
+inline void grow_asking(std::string& text, std::size_t more) {
+  constexpr std::size_t kPiece = piece_of<char>();
+  if (text.capacity() - text.size() >= more) return;
+  std::string grown;
+  grown.reserve(std::max(text.size() + more, 2 * text.capacity()));
+  for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(std::min(kPiece, rest.size()))) {
+    check_cancelled();
+    grown += rest.substr(0, kPiece);
+  }
+  text.swap(grown);
 }
 
 }  // namespace shardline

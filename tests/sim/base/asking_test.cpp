@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <string>
 
 namespace shardline {
 namespace {
@@ -37,6 +38,28 @@ TEST(Asking, WhatIsCancelledIsAsItWas) {
   EXPECT_THROW(grow_asking(v, 1), Cancelled);
   EXPECT_EQ(asked, 2);  // behind the first of three pieces
   EXPECT_EQ(v, counted(3 * piece_of<double>()));
+}
+
+TEST(Asking, TextsAsVectors) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{20}, 2 * piece_of<char>() + 1}) {
+    std::string counted;
+    for (std::size_t i = 0; i < size; ++i) counted += static_cast<char>('a' + i % 23);
+    std::string text = counted;
+    text.shrink_to_fit();
+    grow_asking(text, 4096);
+    EXPECT_GE(text.capacity(), size + 4096);
+    EXPECT_EQ(text, counted);
+    std::size_t asked = 0;
+    const CancelQuestion stop = [&] { return ++asked == 2; };
+    const CancelScope scope(&stop);
+    const auto grow = [&] { grow_asking(text, text.capacity() - text.size() + 1); };
+    if (size < piece_of<char>()) {
+      EXPECT_NO_THROW(grow());
+    } else {
+      EXPECT_THROW(grow(), Cancelled);
+    }
+    EXPECT_EQ(text, counted);
+  }
 }
 
 }  // namespace
