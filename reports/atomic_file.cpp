@@ -71,14 +71,15 @@ void on_signal(int number) {
 // its own. Names do not grow with the file's, which may be as long as a name can be.
 class Temporary {
  public:
-  explicit Temporary(const std::filesystem::path& file)
+  /// `shown`: the file's name in messages.
+  Temporary(const std::filesystem::path& file, const std::filesystem::path& shown)
       : folder_(file.has_parent_path() ? file.parent_path() : std::filesystem::path(".")) {
     if (access("/proc/self/fd", X_OK) == 0)
       descriptor_ = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     if (descriptor_ >= 0) return;
     name_ = (folder_ / ".shardline-XXXXXX").string();
     descriptor_ = mkstemp(name_.data());
-    if (descriptor_ < 0) name_.clear(), fail(file, errno);
+    if (descriptor_ < 0) name_.clear(), fail(shown, errno);
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
@@ -217,6 +218,17 @@ mode_t mode_of(const std::filesystem::path& file) {
   return 0666 & ~mask;
 }
 
+// `shown`: the file's name in messages.
+void replace_file(const std::filesystem::path& file, const std::filesystem::path& shown,
+                  std::string_view text, AfterInterrupt interrupt) {
+  Temporary temporary(file, shown);
+  write_all(temporary.descriptor(), shown, text, interrupt);
+  if (fchmod(temporary.descriptor(), mode_of(file)) != 0 || fsync(temporary.descriptor()) != 0)
+    fail(shown, errno);
+  const InOneStep step;
+  if (!temporary.replace(file)) fail(shown, errno);
+}
+
 }  // namespace
 
 void catch_interrupts(bool end_late) {
@@ -252,12 +264,15 @@ std::string interrupted_text(std::string_view program) {
 void write_file(const std::filesystem::path& file, std::string_view text, AfterInterrupt interrupt) {
   const Destination to = destination_of(file);
   if (to.written_through) return write_through(to, file, text, interrupt);
-  Temporary temporary(to.file);
-  write_all(temporary.descriptor(), file, text, interrupt);
-  if (fchmod(temporary.descriptor(), mode_of(to.file)) != 0 || fsync(temporary.descriptor()) != 0)
-    fail(file, errno);
-  const InOneStep step;
-  if (!temporary.replace(to.file)) fail(file, errno);
+  replace_file(to.file, file, text, interrupt);
+}
+
+void write_staged_file(const std::filesystem::path& stage, const std::filesystem::path& place,
+                       const std::filesystem::path& name, std::string_view text) {
+  std::error_code error;
+  std::filesystem::create_directories((stage / name).parent_path(), error);
+  if (error) fail(place / name, error.value());
+  replace_file(stage / name, place / name, text, AfterInterrupt::refuse);
 }
 
 void make_folder_of(const std::filesystem::path& file) {

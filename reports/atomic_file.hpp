@@ -20,6 +20,11 @@ enum class AfterInterrupt : std::uint8_t { refuse, write };
 void write_file(const std::filesystem::path& file, std::string_view text,
                 AfterInterrupt interrupt = AfterInterrupt::refuse);
 
+/// The same of a file of a folder that is made at `stage` and will be at `place`, which its reader knows:
+/// messages name place / name. Makes the folders that `name` lies in.
+void write_staged_file(const std::filesystem::path& stage, const std::filesystem::path& place,
+                       const std::filesystem::path& name, std::string_view text);
+
 /// Makes the folder that write_file will write in, as make_output_folder does; of a device or a pipe none.
 void make_folder_of(const std::filesystem::path& file);
 

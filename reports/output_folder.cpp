@@ -50,10 +50,8 @@ void OutputFolder::write(const std::string& name, std::string_view text, bool ex
     if (const auto fault = not_a_file_name(part.string()))
       throw UserError(fmt::format("a file of {} cannot have a name that {}", folder_.string(), *fault));
   }
-  const std::filesystem::path file = stage_.path() / path;
-  if (path.has_parent_path()) make_output_folder(file.parent_path());
-  write_file(file, text);
-  if (executable) let_run(file);
+  write_staged_file(stage_.path(), folder_, path, text);
+  if (executable) let_run(stage_.path() / path);
   written_[name] = manifest_entry(text);
 }
 

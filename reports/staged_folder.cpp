@@ -193,7 +193,7 @@ void StagedFolder::publish(Manifest written, const std::set<std::string>& left_o
                 [&](const auto& entry) { return !fs::is_regular_file(place_ / entry.first, error); });
   Manifest all = written;
   all.insert(carried.begin(), carried.end());
-  write_file(stage_ / kManifest, to_json(all));
+  write_staged_file(stage_, place_, kManifest, to_json(all));
   const bool whole = as_a_whole_ && (!fs::exists(place_, error) || only_known(place_));
   const InOneStep step;
   if (!whole || !exchange(carried)) replace_each(written, stale);

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -72,6 +74,21 @@ TEST_F(StagedFolderTest, NothingBeforeItIsPublishedAndNothingBesideAfter) {
   { OutputFolder(out()).write("a", "2"); }  // not published
   EXPECT_THAT(all(), ElementsAre("out/a", "out/in/b", "out/manifest.json"));
   EXPECT_EQ(text_of(out() / "a"), "1");
+}
+
+TEST_F(StagedFolderTest, MessagesNameFilesInTheirPlace) {
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit least{16, old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &least), 0);
+  const std::string of_file = error_of([&] { write({{"launch/1.sh", std::string(17, 'x')}}); });
+  const std::string of_manifest = error_of([&] { write({{"launch/1.sh", "x"}}); });
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, before);
+  EXPECT_EQ(of_file, "cannot write " + (out() / "launch/1.sh").string() + ": File too large\n");
+  EXPECT_EQ(of_manifest, "cannot write " + (out() / "manifest.json").string() + ": File too large\n");
+  EXPECT_THAT(all(), ElementsAre());
 }
 
 TEST_F(StagedFolderTest, TheManifestHoldsHashes) {
