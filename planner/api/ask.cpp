@@ -342,6 +342,10 @@ long long tokens_of(const std::string& name, const std::string& text) {
   return translated([&] { return asked_tokens(name, text); });
 }
 
+long long count_of(const std::string& name, const std::string& text) {
+  return translated([&] { return asked_count(name, text); });
+}
+
 double bytes_of(const std::string& name, const std::string& text) {
   return translated([&] { return asked_bytes(name, text).value; });
 }

@@ -5,10 +5,10 @@
 
 #include <array>
 
+#include "planner/api/other_names.hpp"
 #include "planner/api/version.hpp"
 #include "planner/cli/advice.hpp"
 #include "planner/cli/commands.hpp"
-#include "planner/cli/other_names.hpp"
 #include "planner/cli/shared_work.hpp"
 #include "planner/scenario/data_folder.hpp"
 
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
        .fault_text = fault_text,
        .data_text = shardline::data_text,
        .documents = true,
-       .other_names = other_names(),
+       .other_names = shardline::api::other_names(),
        .advice = advice_on},
       argc, argv);
 }

@@ -36,7 +36,7 @@ void declare(Arguments& a, SweepOptions& o) {
   a.add("--ttl", o.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
   a.add("--ttft", o.ttft, "Your time-to-first-token target (prefill, or a workload), for instance \"80 s\"");
   a.add("--tokens-per-user", o.tokens_per_user, "Your target in tokens/s/user").positive();
-  a.add("--users", o.users, "Users to serve at once, at least").positive();
+  a.add("--users", o.users, "Users to serve at once, at least").range(1, 1'000'000);
   a.flag("--all", o.all, "Also write all.csv with every simulated configuration");
   a.flag("--exhaustive", o.exhaustive, "Simulate every feasible configuration, without pruning");
   a.flag("-v,--verbose", o.verbose, "Also what the search looked at, and rules of the engine by plans");

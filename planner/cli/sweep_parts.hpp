@@ -25,7 +25,7 @@ struct SweepOptions {
   std::optional<std::string> ttl;   // "20 ms"
   std::optional<std::string> ttft;  // "80 s", prefill
   std::optional<double> tokens_per_user;
-  std::optional<double> users;
+  std::optional<long long> users;
   EngineOptions engine;
   bool all = false;      // write all.csv (no pruning)
   bool verbose = false;  // also statistics of the search

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "planner/scenario/scenario_parts.hpp"
 #include "sim/base/error.hpp"
@@ -43,6 +44,13 @@ long long asked_tokens(const std::string& name, const std::string& text) {
   if (count < 1 || count > scenario_parts::kLongest)
     throw UserError(fmt::format("{} {}: expected 1 to {} tokens", name, text, scenario_parts::kLongest));
   return count;
+}
+
+long long asked_count(const std::string& name, const std::string& text) {
+  if (const std::optional<long long> count = count_of(text)) return *count;
+  throw UserError({Diagnostic{{},
+                              fmt::format("{}: expected a whole number, found {}", name, text),
+                              {"for instance 1000, or 1K, which is 1024"}}});
 }
 
 Bytes asked_bytes(const std::string& name, const std::string& text) {

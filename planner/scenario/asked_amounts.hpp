@@ -13,6 +13,10 @@ Seconds asked_time(const std::string& name, const std::string& text);
 /// "32768", "32K" (which is 32768), "32K tokens", for the unit can be nothing else. Throws UserError, too.
 long long asked_tokens(const std::string& name, const std::string& text);
 
+/// "1000", "1K" (which is 1024), as options of commands that are counts are read (count_of). Throws
+/// UserError, too.
+long long asked_count(const std::string& name, const std::string& text);
+
 /// "5/s", "300/min", "5" (of a second): requests a second, above 0. Throws UserError, too.
 double asked_rate(const std::string& name, const std::string& text);
 

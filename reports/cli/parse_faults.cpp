@@ -153,13 +153,10 @@ UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<con
 
 CLI::Validator whole_number(long long least, long long most) {
   return {[=](std::string& text) {
-            long long value = 0;
-            const bool plain = CLI::detail::lexical_cast(text, value);
-            const auto count = plain ? std::nullopt : count_of(text);
-            if (count) value = *count;
-            if (!(plain || count) || value < least || value > most)
+            const std::optional<long long> count = count_of(text);
+            if (!count || *count < least || *count > most)
               return fmt::format("expected a whole number from {} to {}, found {}", least, most, text);
-            if (count) text = std::to_string(value);
+            text = std::to_string(*count);
             return std::string{};
           },
           fmt::format("INT in [{} - {}]", least, most)};

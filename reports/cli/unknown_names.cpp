@@ -3,36 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "reports/cli/name_here.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline::cli {
 
 namespace {
-
-// What an option is called here, or what is said of it: of one that other tools have, or that is one of
-// ours but for its hyphens.
-std::optional<std::string> name_here(const Program& program, const std::vector<std::string>& names,
-                                     const std::string& name) {
-  std::string plain = name;
-  for (char& c : plain) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const auto has = [&](std::string_view option) {
-    return std::find(names.begin(), names.end(), option) != names.end();
-  };
-  if (has(plain)) return "its name here is " + plain;
-  for (const Meaning& m : program.other_names) {
-    const std::string_view meant = m.meaning;
-    if (plain != m.name) continue;
-    if (!meant.starts_with("-")) return std::string(meant);
-    if (has(meant.substr(0, meant.find(' ')))) return fmt::format("its name here is {}", meant);
-  }
-  return std::nullopt;
-}
 
 // Of an option in the place of a command CLI11 says that a command is missing, and nothing of the option.
 void refuse_option_before_command(const Program& program, const std::string& word) {
@@ -77,7 +58,7 @@ void refuse_unknown_options(const Program& program, const ProgramText& text, int
     if (!name.starts_with("-") || std::find(names.begin(), names.end(), name) != names.end() ||
         std::find(shorter.begin(), shorter.end(), name) != shorter.end())
       continue;
-    const std::optional<std::string> other = name_here(program, names, name);
+    const std::optional<std::string> other = name_here(program.other_names, names, name);
     if (!other && !name.starts_with("--")) continue;  // CLI11 knows several letters behind one hyphen
     faults.push_back({{},
                       fmt::format("unknown option {} of {}", name, command->name),

@@ -90,6 +90,12 @@ def ask_serve(**given):
         (lambda: ask_plan(input="200K"), "any_context lifts that"),
         (lambda: ask_plan(set="memory"), "set:1:1: "),
         (lambda: ask_plan(slo="ttft p99 2 s", rate=1, knob="max_num_seqss=64", engine="vllm"), "knob:1:1: unknown knob"),
+        (lambda: ask_plan(users="ten"), "users: expected a whole number, found ten"),
+        (lambda: ask_plan(users="1.0001K"), "users: expected a whole number, found 1.0001K"),
+        (lambda: ask_plan(gpus="0"), "gpus 0: expected 1 to 128"),
+        (lambda: ask_plan(gpus=2**70), "gpus 1180591620717411303424: expected a number of 64 bits"),
+        (lambda: shardline.sweep("small.yaml", threads="two"), "threads: expected a whole number, found two"),
+        (lambda: shardline.sweep("small.yaml", users="0"), "users: expected a positive number, found 0"),
         (lambda: ask_serve(max_local_prefill=-1), "max_local_prefill -1: expected 0"),
         (lambda: ask_serve(prefill_replicas=3), "prefill_replicas, prefill_knob and max_local_prefill are of"),
         (lambda: ask_serve(engine="ideal"), 'engine="vllm"'),
@@ -106,12 +112,12 @@ def test_bad_arguments_are_bad_input(folder, ask, text):
     "ask, text",
     [
         (lambda: shardline.sweep("small.yaml", ttl=[1]), 'ttl: expected a time in seconds, or with its unit as "20 ms", found [1]'),
-        (lambda: shardline.sweep("small.yaml", threads="two"), "threads: expected a whole number, found 'two'"),
+        (lambda: shardline.sweep("small.yaml", threads=2.0), 'threads: expected a whole number, or a text as "1K", found 2.0'),
+        (lambda: shardline.sweep("small.yaml", users=1.5), 'users: expected a whole number, or a text as "1K", found 1.5'),
         (lambda: shardline.sweep("small.yaml", all="yes"), "all: expected True or False, found 'yes'"),
         (lambda: shardline.sweep(3), "scenario: expected a name or a path, found 3"),
-        (lambda: ask_plan(gpus=2.5), "gpus: expected a whole number, found 2.5"),
-        (lambda: ask_plan(gpus=True), "gpus: expected a whole number, found True"),
-        (lambda: ask_plan(gpus="8"), "gpus: expected a whole number, found '8'"),
+        (lambda: ask_plan(gpus=2.5), 'gpus: expected a whole number, or a text as "1K", found 2.5'),
+        (lambda: ask_plan(gpus=True), 'gpus: expected a whole number, or a text as "1K", found True'),
         (lambda: ask_plan(input=8.5), "input: expected a whole number of tokens, or a text as \"32K\", found 8.5"),
         (lambda: ask_plan(input=None), "input: expected a whole number of tokens"),
         (lambda: ask_plan(tokens_per_user="30"), "tokens_per_user: expected a number, found '30'"),
@@ -123,9 +129,22 @@ def test_bad_arguments_are_bad_input(folder, ask, text):
         (lambda: ask_plan(any_gpus="yes"), "any_gpus: expected True or False, found 'yes'"),
         (lambda: ask_plan(memory=[]), "memory: expected a number of bytes"),
         (lambda: ask_plan(progress=3), "progress: expected a function, found 3"),
-        (lambda: ask_serve(seed=1.5), "seed: expected a whole number, found 1.5"),
+        (lambda: ask_serve(seed=1.5), 'seed: expected a whole number, or a text as "1K", found 1.5'),
         (lambda: ask_serve(router=None), "router: expected a text, found None"),
         (lambda: shardline.simulate("small.yaml", plan=3), "plan: expected a text, found 3"),
+        (lambda: ask_plan(userz=3), "plan() has no argument userz: did you mean users?"),
+        (lambda: ask_plan(Users=3), "plan() has no argument Users: its name here is users"),
+        (lambda: ask_plan(tokens_per_usr=3), "plan() has no argument tokens_per_usr: did you mean tokens_per_user?"),
+        (lambda: ask_plan(zzz=3), "plan() has no argument zzz: expected one of: model, system, input, output, gpus, "),
+        (lambda: ask_plan(isl="8K"), "plan() has no argument isl: its name here is input"),
+        (lambda: ask_plan(tensor_parallel_size=8), "plan() has no argument tensor_parallel_size: its name here is gpus (of all"),
+        (lambda: ask_plan(quantization="fp8"), 'plan() has no argument quantization: its name here is set="precision.weights=fp8" (w'),
+        (lambda: ask_serve(max_num_seqs=8), 'serve() has no argument max_num_seqs: its name here is knob="max_num_seqs=64" (of vLLM'),
+        (lambda: shardline.simulate("small.yaml", tp=8), 'simulate() has no argument tp: its name here is plan="tensor:tpa=8,tpf=8"'),
+        (lambda: shardline.sweep("small.yaml", context=8), 'sweep() has no argument context: its name here is set="context=128K tokens" (t'),
+        (lambda: shardline.sweep("small.yaml", tp=8), 'sweep() has no argument tp: its name here is set="gpus=8" (and set="strategies=[tensor]" for'),
+        (lambda: shardline.sweep("small.yaml", model="x"), "sweep() has no argument model: expected one of: scenario, "),
+        (lambda: shardline.plan("llama-3.1-8b", "h100-hgx"), "plan() takes model alone without its name, others as system='h100-hgx'"),
         (lambda: shardline.list(3), "what: expected a text, found 3"),
     ],
 )
@@ -139,6 +158,24 @@ def test_numbers_of_numpy_and_one_text_of_several_are_taken(folder):
     numpy = pytest.importorskip("numpy")
     asked = ask_plan(gpus=numpy.int64(2), ttl=numpy.float32(0.5), any_gpus=numpy.bool_(True), set="device.memory.bandwidth=3 TB/s")
     assert asked.question.gpus == 2 and asked.question.most_ttl_s == 0.5
+
+
+def test_counts_may_be_texts_as_on_the_command_line(folder):
+    asked = ask_plan(gpus="8", users="1K", threads="1").question
+    assert (asked.gpus, asked.users) == (8, 1024)
+    assert shardline.sweep("small.yaml", users="0.0625K").question.least_users == 64
+    served = ask_serve(plan="tensor:tpa=1,tpf=1", rate=None, users="4", requests="0.0625K", replicas="2", seed="2K")
+    assert (served.question.users, served.question.requests, served.question.replicas, served.question.seed) == (4, 64, 2, 2048)
+
+
+@pytest.mark.parametrize("text", ["ten", "1.5", "2e3", "", "1K tokens", "0x10", "-"])
+def test_texts_that_are_no_count_are_said_in_the_words_of_the_program(program, text):
+    with pytest.raises(shardline.BadInput) as raised:
+        ask_plan(users=text)
+    assert str(raised.value).splitlines()[0] == f"users: expected a whole number, found {text}"
+    if text:
+        ran = program.run("plan", "llama-3.1-8b", "--system", "h100-hgx", "--input", "8K", f"--users={text}")
+        assert ran.stderr == f"--users: expected a whole number from 1 to 1000000, found {text}\n" and ran.returncode == 2
 
 
 def test_threads_have_a_limit(folder):

@@ -78,12 +78,14 @@ result: shardline.SweepResult = shardline.sweep("small.yaml", ttl="20 ms", users
 time: float = result.models[0].points[0].memory_bytes_per_gpu
 plans: str = result.check().models[0].frontier[0].point.plan
 best = shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", ttl=0.02).check().best
+counted = shardline.plan("llama-3.1-8b", system="h100-hgx", input="8K", output=512, users="1K", gpus="8")
 share: float = best.breakdown.time_s if best is not None else 0.0
 """
 WRONG = [
     'shardline.sweep("a", ttll=1)',
     "x: int = result.scenario",
     'shardline.plan("a")',
+    'shardline.plan("a", system="b", input=1, gpus=2.5)',
     "shardline.sweep(3)",
 ]
 

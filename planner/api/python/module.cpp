@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/api/installation.hpp"
+#include "planner/api/other_names.hpp"
 #include "planner/api/python/call.hpp"
 #include "planner/api/shardline.hpp"
 
@@ -84,8 +85,10 @@ PYBIND11_MODULE(_shardline, m) {
       py::arg("what"));
   m.def("seconds", reader(&api::seconds_of), py::arg("name"), py::arg("text"));
   m.def("tokens", reader(&api::tokens_of), py::arg("name"), py::arg("text"));
+  m.def("count", reader(&api::count_of), py::arg("name"), py::arg("text"));
   m.def("bytes", reader(&api::bytes_of), py::arg("name"), py::arg("text"));
   m.def("rate", reader(&api::rate_of), py::arg("name"), py::arg("text"));
+  m.def("meant_option", &api::meant_option, py::arg("found"), py::arg("options"));
   m.def("data_folder", [] {
     try {
       return api::data_folder().string();

@@ -337,6 +337,9 @@ TEST(ApiResults, AmountsAreReadAsTheCommandLineReadsThem) {
   EXPECT_EQ(seconds_of("ttl", "20 ms"), 0.02);
   EXPECT_EQ(tokens_of("input", "32K"), 32768);
   EXPECT_EQ(tokens_of("input", "32768 tokens"), 32768);
+  EXPECT_EQ(count_of("users", "1K"), 1024);
+  EXPECT_EQ(count_of("users", "1000"), 1000);
+  EXPECT_THROW(count_of("users", "ten"), Error);
   EXPECT_THROW(seconds_of("ttl", "20"), Error);
   EXPECT_THROW(tokens_of("input", "-1"), Error);
 }

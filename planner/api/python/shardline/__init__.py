@@ -24,8 +24,8 @@ Arguments of several functions:
     progress: called as ``progress(done, total)``, of each model in turn, in the thread that asked.
     cancelled: asked now and then in that thread; where it returns true, Interrupted is raised.
 
-Times are seconds, or texts with their unit: ``0.02``, ``"20 ms"``. Counts of tokens are integers, or texts in
-which K, M and G are powers of two: ``32768``, ``"32K"``.
+Times are seconds, or texts with their unit: ``0.02``, ``"20 ms"``. All counts, of tokens, users, GPUs or requests,
+are integers, or texts in which K, M and G are powers of two: ``32768``, ``"32K"``.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ __all__ = [
 
 Path = Union[str, "os.PathLike[str]"]
 Time = Union[float, str]
+Count = Union[int, str]
 Tokens = Union[int, str]
 Rate = Union[float, str]
 Size = Union[float, str]
@@ -97,15 +98,16 @@ _KNOB = 'as ["max_num_seqs=256"]'
 _FAILURE = 'as ["0 at 60 s for 5 min"]'
 
 
+@_given.known_names
 def plan(
     model: Path,
     *,
     system: Path,
     input: Tokens,
     output: Optional[Tokens] = None,
-    gpus: Optional[int] = None,
-    nodes: Optional[int] = None,
-    users: Optional[int] = None,
+    gpus: Optional[Count] = None,
+    nodes: Optional[Count] = None,
+    users: Optional[Count] = None,
     rate: Optional[Rate] = None,
     ttl: Optional[Time] = None,
     ttft: Optional[Time] = None,
@@ -114,12 +116,12 @@ def plan(
     gpu_hour: Optional[float] = None,
     slo: str = "",
     trace: Optional[Path] = None,
-    requests: Optional[int] = None,
+    requests: Optional[Count] = None,
     lengths: str = "equal",
     router: str = "round_robin",
-    seed: int = 1,
+    seed: Count = 1,
     knob: Sequence[str] = (),
-    threads: int = 0,
+    threads: Count = 0,
     engine: str = "",
     costs: str = "",
     any_gpus: bool = False,
@@ -194,6 +196,7 @@ def plan(
     )
 
 
+@_given.known_names
 def sweep(
     scenario: Path = "",
     *,
@@ -201,10 +204,10 @@ def sweep(
     ttl: Optional[Time] = None,
     ttft: Optional[Time] = None,
     tokens_per_user: Optional[float] = None,
-    users: Optional[float] = None,
+    users: Optional[Count] = None,
     exhaustive: bool = False,
     all: bool = False,
-    threads: int = 0,
+    threads: Count = 0,
     engine: str = "",
     costs: str = "",
     any_gpus: bool = False,
@@ -237,7 +240,7 @@ def sweep(
         scenario_text=_given.text("scenario_text", scenario_text),
         most_ttl_s=_given.time_per_token(ttl, tokens_per_user),
         most_ttft_s=_given.seconds("ttft", ttft),
-        least_users=_given.number("users", users),
+        least_users=_given.whole_or_none("users", users),
         exhaustive=_given.flag("exhaustive", exhaustive) or _given.flag("all", all),
         keep_all=_given.flag("all", all),
     )
@@ -257,14 +260,15 @@ def sweep(
     )
 
 
+@_given.known_names
 def simulate(
     scenario: Path = "",
     *,
     plan: str,
     scenario_text: str = "",
     model: str = "",
-    noise_seed: Optional[int] = None,
-    copies: int = 1,
+    noise_seed: Optional[Count] = None,
+    copies: Count = 1,
     engine: str = "",
     costs: str = "",
     any_gpus: bool = False,
@@ -312,6 +316,7 @@ def simulate(
     )
 
 
+@_given.known_names
 def explain(
     scenario: Path = "",
     *,
@@ -356,13 +361,14 @@ def explain(
     )
 
 
+@_given.known_names
 def handoff(
     scenario: Path = "",
     *,
     prefill: str,
     decode: str,
     tokens: Optional[Tokens] = None,
-    at_once: int = 1,
+    at_once: Count = 1,
     scenario_text: str = "",
     model: str = "",
     engine: str = "",
@@ -411,6 +417,7 @@ def handoff(
     )
 
 
+@_given.known_names
 def serve(
     scenario: Path = "",
     *,
@@ -420,26 +427,26 @@ def serve(
     system: Path = "",
     input: Optional[Tokens] = None,
     output: Optional[Tokens] = None,
-    gpus: Optional[int] = None,
-    nodes: Optional[int] = None,
+    gpus: Optional[Count] = None,
+    nodes: Optional[Count] = None,
     ttl: Optional[Time] = None,
     ttft: Optional[Time] = None,
     tokens_per_user: Optional[float] = None,
     read_as: Optional[str] = None,
     rate: Optional[Rate] = None,
-    users: Optional[int] = None,
+    users: Optional[Count] = None,
     think: Optional[Time] = None,
     trace: Optional[Path] = None,
-    requests: Optional[int] = None,
+    requests: Optional[Count] = None,
     slo: str = "",
     lengths: str = "equal",
-    replicas: int = 1,
+    replicas: Count = 1,
     router: str = "round_robin",
     failure: Sequence[str] = (),
-    seed: int = 1,
+    seed: Count = 1,
     knob: Sequence[str] = (),
     prefill: str = "",
-    prefill_replicas: int = 1,
+    prefill_replicas: Count = 1,
     prefill_knob: Sequence[str] = (),
     max_local_prefill: Tokens = 0,
     engine: str = "",
@@ -531,6 +538,7 @@ def serve(
     )
 
 
+@_given.known_names
 def compare(
     scenario: Path = "",
     *,
@@ -579,11 +587,12 @@ def compare(
     )
 
 
+@_given.known_names
 def thresholds(
     scenario: Path = "",
     *,
     scenario_text: str = "",
-    threads: int = 0,
+    threads: Count = 0,
     costs: str = "",
     set: Sequence[str] = (),
     memory: Optional[Size] = None,
@@ -608,14 +617,15 @@ def thresholds(
     )
 
 
+@_given.known_names
 def partition(
     scenario: Path = "",
     *,
     scenario_text: str = "",
     spacing: Optional[Tokens] = None,
     max_loss: Optional[float] = None,
-    granularity: Optional[int] = None,
-    threads: int = 0,
+    granularity: Optional[Count] = None,
+    threads: Count = 0,
     set: Sequence[str] = (),
     memory: Optional[Size] = None,
     progress: Progress = None,
@@ -646,6 +656,7 @@ def partition(
     )
 
 
+@_given.known_names
 def conversation(
     scenario: Path = "",
     *,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
-from typing import Any, Dict, NoReturn, Optional, Sequence, Tuple
+import re
+from typing import Any, Callable, Dict, NoReturn, Optional, Sequence, Tuple, TypeVar, cast
 
 from . import _shardline
 from ._errors import BadInput
@@ -14,15 +16,71 @@ def _wrong(name: str, expected: str, value: object) -> NoReturn:
     raise TypeError(f"{name}: expected {expected}, found {value!r}")
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# An option in a sentence, perhaps with its value: --knob max_num_seqs=64, --plan tensor:tpa=8,tpf=8.
+_OPTION = re.compile(
+    r"""--(?P<name>[a-z][a-z-]*)
+    (?:\ (?P<value>'[^']*' | (?:[a-z_]+:)?[a-z_.]+=(?:"[^"]*" | \[[^\]]*\] | [^\s():]+)))?""",
+    re.VERBOSE,
+)
+
+
+def _as_argument(option: "re.Match[str]") -> str:
+    """The same as an argument of Python; quotes inside of a value are the shell's."""
+    name, value = option["name"].replace("-", "_"), option["value"]
+    if value is None:
+        return name
+    bare = value.replace("'", "").replace('"', "")
+    return f'{name}="{bare}"'
+
+
+def known_names(function: _Function) -> _Function:
+    """Of a keyword that the function has not, the name that it has for it is said, as the command line says it."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = frozenset(names)
+
+    @functools.wraps(function)
+    def called(*args: Any, **given: Any) -> Any:
+        if not known.issuperset(given):
+            raise TypeError("\n".join(_unknown(function.__name__, word, names) for word in given if word not in known))
+        if len(args) > code.co_argcount:
+            also = f"{names[code.co_argcount]}={args[code.co_argcount]!r}"
+            raise TypeError(f"{function.__name__}() takes {names[0]} alone without its name, others as {also}")
+        return function(*args, **given)
+
+    return cast(_Function, called)
+
+
+def _unknown(function: str, word: str, names: Sequence[str]) -> str:
+    options = ["--" + name.replace("_", "-") for name in names]
+    meant = _shardline.meant_option("--" + word.replace("_", "-"), options)
+    if meant.startswith("its name"):
+        meant = _OPTION.sub(_as_argument, meant).replace("MODEL", "model")
+    else:  # names alone, without two hyphens
+        meant = meant.replace("-", "_")
+    return f"{function}() has no argument {word}: {meant}"
+
+
 def _is_number(value: object) -> bool:
     """Python's and NumPy's; of truth values only that they are none."""
     return not isinstance(value, (str, bytes, bytearray, bool)) and hasattr(value, "__float__")
 
 
 def whole(name: str, value: Any) -> int:
+    """A count: an integer, or a text as the command line takes it."""
+    if isinstance(value, str):
+        return _shardline.count(name, value)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        _wrong(name, "a whole number", value)
-    return operator.index(value)
+        _wrong(name, 'a whole number, or a text as "1K"', value)
+    return _of_64_bits(name, operator.index(value))
+
+
+def _of_64_bits(name: str, value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise BadInput(f"{name} {value}: expected a number of 64 bits")
+    return value
 
 
 def whole_or_none(name: str, value: Any) -> Optional[int]:
@@ -87,7 +145,7 @@ def tokens(name: str, value: Any) -> int:
         return _shardline.tokens(name, value)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         _wrong(name, 'a whole number of tokens, or a text as "32K"', value)
-    return operator.index(value)
+    return _of_64_bits(name, operator.index(value))
 
 
 def tokens_or_none(name: str, value: Any) -> Optional[int]:

@@ -1,6 +1,10 @@
-#include "planner/cli/other_names.hpp"
+#include "planner/api/other_names.hpp"
 
-namespace shardline::cli {
+#include <optional>
+
+#include "sim/base/error.hpp"
+
+namespace shardline::api {
 
 namespace {
 
@@ -27,7 +31,7 @@ constexpr const char* kDrafts =
     "--set 'speculative.acceptance={p: 0.8, g: 0.9}' (of a model with a module that drafts)";
 
 // As vLLM, SGLang and TensorRT-LLM, their benchmarks and AIConfigurator call them, underscores as hyphens.
-constexpr Meaning kOtherNames[] = {
+constexpr cli::Meaning kOtherNames[] = {
     {"--model", kModel},
     {"--model-path", kModel},
     {"-m", kModel},
@@ -179,6 +183,16 @@ constexpr Meaning kOtherNames[] = {
 
 }  // namespace
 
-std::span<const Meaning> other_names() { return kOtherNames; }
+std::span<const cli::Meaning> other_names() { return kOtherNames; }
 
-}  // namespace shardline::cli
+std::string meant_option(const std::string& found, const std::vector<std::string>& options) {
+  const std::optional<std::string> here = cli::name_here(kOtherNames, options, found);
+  if (here && here->starts_with("its name here")) return *here;  // other sentences are of the command line
+  // Two hyphens that all names have would count as letters in common.
+  const auto bare = [](const std::string& option) { return option.substr(option.find_first_not_of('-')); };
+  std::vector<std::string> names;
+  for (const std::string& option : options) names.push_back(bare(option));
+  return expected_one_of(bare(found), names).back();
+}
+
+}  // namespace shardline::api
