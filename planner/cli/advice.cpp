@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "planner/cli/commands.hpp"
+#include "planner/cli/two_questions.hpp"
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/model_names.hpp"
 #include "planner/scenario/shipped.hpp"
@@ -22,10 +23,6 @@ bool among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool is_scenario(const std::string& word) {
-  return word.ends_with(".yaml") || word.ends_with(".yml") || among(scenario_names(), word);
-}
-
 // "tp=3", as a plan's text or an engine's options have it.
 bool is_size(const std::string& word) {
   constexpr std::array<std::string_view, 10> kSizes{"tp", "tpa", "tpf", "pp",    "dp",
@@ -36,6 +33,10 @@ bool is_size(const std::string& word) {
 
 }  // namespace
 
+bool is_scenario(const std::string& word) {
+  return word.ends_with(".yaml") || word.ends_with(".yml") || among(scenario_names(), word);
+}
+
 bool names_model(const std::string& word) {
   std::error_code error;
   return among(offered_models(), word) || looks_like_repository(without_address(word)) ||
@@ -43,7 +44,11 @@ bool names_model(const std::string& word) {
          std::filesystem::exists(std::filesystem::path(word) / "config.json", error);
 }
 
-std::vector<std::string> advice_on(const std::string& command, const std::string& word) {
+std::vector<std::string> advice_on(const std::string& command, const std::string& word,
+                                   std::span<const std::string> words) {
+  if (command == "compare") {
+    if (std::vector<std::string> lines = two_questions(words); !lines.empty()) return lines;
+  }
   const bool asks_in_a_line = command == "plan" || command == "serve";
   if (is_scenario(word) && (command.empty() || asks_in_a_line))
     return {fmt::format("{} is a scenario: shardline sweep {}", word, shell_word(word))};

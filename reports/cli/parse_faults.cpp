@@ -81,7 +81,7 @@ std::vector<std::string> advice_on_words(const ProgramText& text, std::span<cons
   std::vector<std::string> details;
   if (advice == nullptr || command == nullptr) return details;
   for (std::size_t i = 1; i < words.size() && !words[i].starts_with("-"); ++i) {
-    for (std::string& line : advice(command->name, words[i])) details.push_back(std::move(line));
+    for (std::string& line : advice(command->name, words[i], words)) details.push_back(std::move(line));
   }
   return details;
 }
@@ -138,15 +138,29 @@ UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<con
   std::vector<Diagnostic> faults;
   for (const std::string& word : app.remaining(true)) {
     std::vector<std::string> details;
-    if (advice != nullptr) details = advice(of, word);
+    if (advice != nullptr) details = advice(of, word, words);
     if (details.empty()) details = second_command(text, words);
     if (details.empty()) details = quoted_with_option(words, word);
     if (command != nullptr && details.empty() && word.starts_with('-') && !word.starts_with("--"))
       details.push_back(fmt::format("{} {} --help lists its options", text.name, of));
     if (command != nullptr && details.empty()) details.push_back("for instance " + command->example);
+    if (!faults.empty() && details == faults.back().details) faults.back().details.clear();  // said once
     faults.push_back({{}, fmt::format("unexpected argument {} of {}", word, of), std::move(details)});
   }
   return UserError(std::move(faults));
+}
+
+// What is meant by two of an option may be known; else its meaning is said.
+UserError given_twice(const ProgramText& text, std::span<const std::string> words, const std::string& name,
+                      Advice advice) {
+  const CommandText* const command = command_of(text, words);
+  constexpr const char* kTwice = " is given more than once";
+  if (advice != nullptr && command != nullptr) {
+    if (std::vector<std::string> details = advice(command->name, name, words); !details.empty())
+      return UserError(
+          {Diagnostic{{}, fmt::format("{} of {}{}", name, command->name, kTwice), std::move(details)}});
+  }
+  return fault_of(text, words, name, kTwice, {});
 }
 
 }  // namespace
@@ -214,7 +228,7 @@ void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText
   if (kind == CLI::ExitCodes::ArgumentMismatch && said.find("missing") != std::string::npos)
     throw fault_of(text, words, name_in(said), ": its value is missing", {});
   if (kind == CLI::ExitCodes::ArgumentMismatch && said.find("At Most 1 required") != std::string::npos)
-    throw fault_of(text, words, name_in(said), " is given more than once", {});
+    throw given_twice(text, words, name_in(said), advice);
   std::vector<std::string> lines = CLI::detail::split(said, '\n');  // of member()
   const std::string first = lines.front();
   lines.erase(lines.begin());

@@ -28,8 +28,11 @@ CLI::Validator member(const std::vector<std::string>& names);
 /// script gives whose variable is not set. No option takes an empty value as one.
 void refuse_empty_words(std::span<const std::string> words);
 
-/// Further lines on a word that a command does not take, or that is no command (`command` empty).
-using Advice = std::vector<std::string> (*)(const std::string& command, const std::string& word);
+/// Further lines on a word that a command does not take or an option that it takes once, or that is no
+/// command
+/// (`command` empty); `words`: the command line, of which the word is one.
+using Advice = std::vector<std::string> (*)(const std::string& command, const std::string& word,
+                                            std::span<const std::string> words);
 
 /// Throws UserError for what `app` refused with `fault`; `words`: the command line after the program's name.
 [[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText& text,

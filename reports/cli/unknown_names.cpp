@@ -38,7 +38,8 @@ void refuse_unknown_command(const Program& program, int argc, char** argv) {
   if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
   std::vector<std::string> details = expected_one_of(argv[1], names);
   if (program.advice != nullptr) {
-    for (std::string& line : program.advice("", argv[1])) details.push_back(std::move(line));
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    for (std::string& line : program.advice("", argv[1], words)) details.push_back(std::move(line));
   }
   throw UserError({Diagnostic{{}, std::string("unknown command ") + argv[1], std::move(details)}});
 }
@@ -66,7 +67,8 @@ void refuse_unknown_options(const Program& program, const ProgramText& text, int
   }
   // Options of another command, beside an argument that is one of its own.
   if (!faults.empty() && program.advice != nullptr && argv[2][0] != '-') {
-    for (std::string& line : program.advice(command->name, argv[2]))
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    for (std::string& line : program.advice(command->name, argv[2], words))
       faults.back().details.push_back(std::move(line));
   }
   if (!faults.empty()) throw UserError(std::move(faults));
