@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "models/model/catalog_layers.hpp"
 #include "models/model/hf_config.hpp"
+#include "models/model/hf_import.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/file_name.hpp"
 #include "sim/base/folder.hpp"
@@ -87,11 +91,67 @@ Model read_model(const Document& document) {
 
 bool is_yaml(const fs::path& path) { return path.extension() == ".yaml" || path.extension() == ".yml"; }
 
+std::string letters_and_digits(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+// The longest model_type that a name begins with, signs apart: mixtral of "Mixtral-8x7B"; empty: none.
+std::string model_type_begun(std::string_view name) {
+  const std::string letters = letters_and_digits(name);
+  std::string out;
+  for (const hf::Family& f : hf::families()) {
+    const std::string_view type = f.model_type;
+    if (type.size() > out.size() && letters.starts_with(letters_and_digits(type))) out = type;
+  }
+  return out;
+}
+
+// Of these neither weights nor a configuration are published, whatever the rest of the name is.
+bool is_closed(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kClosed{"gpt-3.5", "gpt-4",  "gpt-5", "gpt4",
+                                                    "chatgpt", "claude", "gemini"};
+  std::string low(name);
+  for (char& c : low) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return std::any_of(kClosed.begin(), kClosed.end(), [&](auto prefix) { return low.starts_with(prefix); });
+}
+
+// "did you mean qwen3-32b?", of a beginning of several names the first of them; empty: none is near.
+std::string near_text(const std::string& name, const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 3;
+  const std::vector<std::string> lines = expected_one_of(name, names);
+  if (lines.empty() || !lines.back().starts_with("did you mean")) return "";
+  std::string text = lines.back();
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < kShown && end != std::string::npos; ++i) end = text.find(", ", end + 1);
+  if (end == std::string::npos) return text;
+  const auto others = std::count(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), ',');
+  return fmt::format("{} or {} other{}?", text.substr(0, end), others, others == 1 ? "" : "s");
+}
+
+// Short: the catalogue has more names than anybody reads who has mistyped one.
 [[noreturn]] void throw_unknown(const std::string& name, const fs::path& catalog_dir) {
-  Diagnostic d;
-  d.what = fmt::format("unknown model {}", name);
-  d.details = expected_one_of(name, catalog_names(catalog_dir));
-  d.details.push_back("or the path of a .yaml file, a config.json or a folder that holds one");
+  const std::vector<std::string> names = catalog_names(catalog_dir);
+  const std::string near = near_text(name, names);
+  constexpr const char* kGiven = "hf download OWNER/NAME config.json --local-dir DIR, then ./DIR";
+  Diagnostic d{{}, fmt::format("unknown model {}", name), {}};
+  if (!near.empty()) {
+    d.details = {near, fmt::format("or another of {} (shardline list models), or its config.json: {}",
+                                   names.size(), kGiven)};
+    throw UserError(std::vector<Diagnostic>{std::move(d)});
+  }
+  d.details = {
+      fmt::format("the catalogue has none like it ({} models: shardline list models)", names.size())};
+  const std::string type = model_type_begun(name);
+  if (is_closed(name))
+    d.details.emplace_back("it is published without weights and config.json: its sizes are not known");
+  else
+    d.details.push_back(fmt::format("give its config.json{}: {}",
+                                    type.empty() ? "" : ", whose model_type " + type + " is read", kGiven));
   throw UserError(std::vector<Diagnostic>{std::move(d)});
 }
 

@@ -118,13 +118,14 @@ bool alike(std::string_view a, std::string_view b) {
 
 std::string with_own_files(const std::string& repository) {
   return fmt::format(
-      "or give its files: hf download {} config.json hf_quant_config.json --local-dir NAME (after hf "
-      "auth login where its owner grants access), then ./NAME",
+      "or give its files: hf download {} config.json hf_quant_config.json --local-dir DIR, then ./DIR (hf "
+      "auth "
+      "login first where its owner grants access)",
       repository);
 }
 
 // What an unknown repository may be: quantised weights of one that is known, another spelling of one, or else
-// those of its family, or all.
+// those of its family.
 std::vector<std::string> meant_by(const std::string& repository, const std::vector<std::string>& known) {
   const auto same = [](const std::string& name) {
     return [&name](const std::string& other) { return same_base(name, other); };
@@ -143,7 +144,10 @@ std::vector<std::string> meant_by(const std::string& repository, const std::vect
   const std::string asked = family_of(repository);
   std::copy_if(known.begin(), known.end(), std::back_inserter(family),
                [&](const std::string& other) { return !asked.empty() && family_of(other) == asked; });
-  if (!family.empty()) all.front() = fmt::format("known of this family: {}", fmt::join(family, ", "));
+  if (family.empty())
+    all.erase(all.begin());  // all that are known are too many to read
+  else
+    all.front() = fmt::format("known of this family: {}", fmt::join(family, ", "));
   return all;
 }
 

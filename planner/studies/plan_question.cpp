@@ -63,7 +63,8 @@ UserError tagged(const std::string& name, const std::string& untagged, const Cat
   else
     d.details = expected_one_of(untagged, known);
   d.details.emplace_back(
-      "types of weights are those of the checkpoint that is named: nvidia/Llama-3.1-8B-Instruct-FP8");
+      "types of weights are those of the checkpoint that is named, for instance "
+      "nvidia/Llama-3.1-8B-Instruct-FP8");
   return UserError({std::move(d)});
 }
 
@@ -79,8 +80,13 @@ Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
     // The name of a repository without its owner is nearer than any name of the catalogue.
     const std::vector<std::string> meant = repositories_begun_by(q.model);
     if (meant.empty() || e.diagnostics().size() != 1) throw;
+    const auto said = [](const std::string& line) { return line.starts_with("did you mean"); };
+    const auto& known = e.diagnostics().front().details;
+    if (meant.size() > 1 && std::any_of(known.begin(), known.end(), said)) throw;
     Diagnostic fault = e.diagnostics().front();
-    std::erase_if(fault.details, [](const std::string& line) { return line.starts_with("did you mean"); });
+    std::erase_if(fault.details, [&](const std::string& line) {
+      return said(line) || line.starts_with("the catalogue has none");
+    });
     fault.details.insert(
         fault.details.end() - (fault.details.empty() ? 0 : 1),
         fmt::format("did you mean {}{}?", meant.size() > 1 ? "one of " : "", fmt::join(meant, ", ")));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "sim/base/error.hpp"
 #include "tests/models/files.hpp"
 
@@ -59,14 +61,36 @@ TEST(Catalog, LoadsAFolderWithAConfig) {
   EXPECT_EQ(error_of(folder.string()), folder.string() + ": the folder holds no config.json\n");
 }
 
-TEST(Catalog, UnknownNameListsTheCatalogue) {
-  std::string names;
-  for (const std::string& name : catalog_names(testing::catalog_dir()))
-    names += (names.empty() ? "" : ", ") + name;
-  EXPECT_EQ(error_of("llama-3.1-40b"),
-            "unknown model llama-3.1-40b\nexpected one of: " + names +
-                "\ndid you mean llama-3.1-405b?\n"
-                "or the path of a .yaml file, a config.json or a folder that holds one\n");
+TEST(Catalog, UnknownNamesHaveAShortAnswer) {
+  const std::size_t all = catalog_names(testing::catalog_dir()).size();
+  const std::string given = "hf download OWNER/NAME config.json --local-dir DIR, then ./DIR\n";
+  const std::string another =
+      "\nor another of " + std::to_string(all) + " (shardline list models), or its config.json: " + given;
+  EXPECT_EQ(error_of("llama-3.1-40b"), "unknown model llama-3.1-40b\ndid you mean llama-3.1-405b?" + another);
+  EXPECT_EQ(error_of("gpt-oss"),
+            "unknown model gpt-oss\ndid you mean one of gpt-oss-120b, gpt-oss-20b?" + another);
+  EXPECT_EQ(error_of("deepseek"),
+            "unknown model deepseek\ndid you mean one of deepseek-r1, deepseek-v3.2, deepseek-v4-flash or 1 "
+            "other?" +
+                another);
+  const std::string none =
+      "\nthe catalogue has none like it (" + std::to_string(all) + " models: shardline list models)\n";
+  EXPECT_EQ(error_of("Mixtral-8x7B"), "unknown model Mixtral-8x7B" + none +
+                                          "give its config.json, whose model_type mixtral is read: " + given);
+  EXPECT_EQ(error_of("bloom-7b"), "unknown model bloom-7b" + none + "give its config.json: " + given);
+  for (const std::string closed : {"gpt-4", "Claude-3", "gemini-pro"})
+    EXPECT_EQ(error_of(closed),
+              "unknown model " + closed + none +
+                  "it is published without weights and config.json: its sizes are not known\n");
+  // Four lines of 80 columns at most, the last of them wrapped behind two blanks.
+  for (const std::string name :
+       {"llama", "deepseek", "mixtral-8x7b-instruct-v0.1", "qwen3-vl-moe-30b", "x", "gpt-5"}) {
+    std::istringstream lines(error_of(name));
+    std::size_t rows = 0;
+    for (std::string line; std::getline(lines, line);)
+      rows += line.size() <= 80 ? 1 : 1 + (line.size() - 80 + 77) / 78;
+    EXPECT_LE(rows, 4u) << error_of(name);
+  }
 }
 
 TEST(Catalog, WrongPaths) {
