@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "reports/json.hpp"
@@ -135,7 +136,7 @@ struct Table {
   int ranks, miss_per_octave, miss_nodes, line_count;
   const std::int32_t* lines;  // 2^24 log2 T, ascending
   const std::int8_t* values;  // line by line
-  Line empirical;
+  Line empirical, in_context;
 };
 constexpr bool pass_kv(const Table& table, std::int64_t new_tokens, std::int64_t cached_tokens) {
   const Place at = place(new_tokens, cached_tokens);
@@ -209,9 +210,37 @@ constexpr RingVariant appendix_d(int cp, std::int64_t new_tokens, std::int64_t c
   return detail::variant(detail::nothing(cp, new_tokens) ||
                          detail::pass_kv(detail::kAppendixD, new_tokens, cached_tokens));
 }
-
-}  // namespace shardline_thresholds
 )";
+
+constexpr std::string_view kInContext = R"(
+/// Appendix D's form, fitted to the steps of recorded prompts (kContext), each weighted by what a wrong choice
+/// costs all who wait for it. Ask it at each step: with the step's new tokens, and all before them.
+constexpr RingVariant in_context(int cp, std::int64_t new_tokens, std::int64_t cached_tokens) {
+  return detail::variant(detail::nothing(cp, new_tokens) ||
+                         detail::pass_kv(detail::nearest(cp).in_context, new_tokens, cached_tokens));
+}
+)";
+
+constexpr std::string_view kCrossingType = R"(
+/// Of requests of so many tokens, new and cached: the miss rate at which both variants take as long, and those
+/// from and to which either may be the faster one (kInterval).
+struct Crossing {
+  int cp;
+  std::int64_t total_tokens;
+  double miss_rate, lowest_miss_rate, most_miss_rate;
+};
+)";
+
+std::string crossings(const std::vector<ThresholdRing>& rings) {
+  std::string out;
+  for (const ThresholdRing& r : rings) {
+    if (!r.crossing) continue;
+    out += fmt::format("    {{{}, {}, {}, {}, {}}},\n", r.ranks, r.crossing->total, real(r.crossing->miss),
+                       real(r.crossing->lowest), real(r.crossing->most));
+  }
+  if (out.empty()) return out;
+  return fmt::format("{}inline constexpr Crossing kCrossings[] = {{\n{}}};\n", kCrossingType, out);
+}
 
 }  // namespace
 
@@ -223,6 +252,9 @@ std::string threshold_header(const ThresholdRules& rules) {
                                    {"system", &from.system},
                                    {"ranges", &from.ranges},
                                    {"precision", &from.precision},
+                                   {"engine", &from.engine},
+                                   {"interval", &from.interval},
+                                   {"context", &from.context},
                                    {"command", &from.command}})
     out += fmt::format("//   {:<9}  {}\n", name, literal(*text));
   out += "//";
@@ -232,6 +264,9 @@ std::string threshold_header(const ThresholdRules& rules) {
                                    {"kSystem", &from.system},
                                    {"kRanges", &from.ranges},
                                    {"kPrecision", &from.precision},
+                                   {"kEngine", &from.engine},
+                                   {"kInterval", &from.interval},
+                                   {"kContext", &from.context},
                                    {"kCommand", &from.command},
                                    {"kVersion", &from.version}})
     out += fmt::format("inline constexpr const char* {} = {};\n", name, literal(*text));
@@ -241,14 +276,22 @@ std::string threshold_header(const ThresholdRules& rules) {
   out += fmt::format("inline constexpr double kKvHiddenTokensPerRank = {};\n", real(rules.kv_hidden_tokens));
   out += fmt::format("inline constexpr double kMessageRatio = {};\n", real(rules.message_ratio));
   out += fmt::format("inline constexpr double kAllToAllTokensPerRank = {};\n", real(rules.all_to_all_tokens));
+  out += crossings(rules.rings);
   out += kArithmetic;
   for (const ThresholdRing& r : rules.rings) out += ring_data(r);
   out += "\ninline constexpr Table kTables[] = {\n";
   for (const ThresholdRing& r : rules.rings)
-    out += fmt::format("    {{{0}, {1}, {2}, {3}, kLines{0}, kValues{0}, {4}}},\n", r.ranks,
-                       r.miss_per_octave, r.miss_nodes, r.lines.size(), line(r.empirical));
+    out += fmt::format("    {{{0}, {1}, {2}, {3}, kLines{0}, kValues{0}, {4}, {5}}},\n", r.ranks,
+                       r.miss_per_octave, r.miss_nodes, r.lines.size(), line(r.empirical),
+                       line(r.in_context.value_or(r.empirical)));
   out += fmt::format("}};\ninline constexpr Line kAppendixD = {};\n", line(rules.appendix_d));
   out += kRules;
+  const auto in_context = [](const ThresholdRing& r) { return r.in_context.has_value(); };
+  const bool all = std::all_of(rules.rings.begin(), rules.rings.end(), in_context);
+  SL_CHECK(all || std::none_of(rules.rings.begin(), rules.rings.end(), in_context),
+           "rules in context are of all rings or of none");
+  if (all) out += kInContext;
+  out += "\n}  // namespace shardline_thresholds\n";
   return out;
 }
 

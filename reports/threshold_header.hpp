@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,22 @@ struct ThresholdProvenance {
   std::string model, system, version, command;
   std::string ranges;     // of T, m and T+P, in words
   std::string precision;  // of weights and KV cache, in words
+  std::string engine;     // whose steps the times are of, or that there is none
+  std::string interval;   // what the intervals of crossings are, or why there are none
+  std::string context;    // the recorded requests that `in_context` is fitted to; empty: none
 };
 
 /// pass-KV if alpha ln T + beta ln m + gamma > 0; the integers decide (EmpiricalRule::Fixed).
 struct ThresholdLine {
   double alpha = 0, beta = 0, gamma = 0;
   std::int64_t fresh = 0, miss = 0, constant = 0;
+};
+
+/// Where both variants take as long, of requests of one length, and from which miss rate to which either may
+/// be the faster as prices may be off (nominal 90 %).
+struct ThresholdCrossing {
+  long long total = 0;  // tokens, new and cached
+  double miss = 0, lowest = 0, most = 0;
 };
 
 /// One size of the ring: its fitted rule and its lookup table (LookupTable).
@@ -30,6 +41,8 @@ struct ThresholdRing {
   std::vector<std::int32_t> lines;  // 2^24 log2 T of each line
   double step = 0;                  // ln(pass_q / pass_kv) of one count
   std::vector<std::int8_t> values;  // T outer
+  std::optional<ThresholdCrossing> crossing{};
+  std::optional<ThresholdLine> in_context{};  // of all rings or of none
 };
 
 struct ThresholdRules {
@@ -42,7 +55,8 @@ struct ThresholdRules {
 };
 
 /// namespace shardline_thresholds: constexpr select(), algorithm_1(), algorithm_5(), empirical() and
-/// appendix_d(), each (cp, new tokens, cached tokens) -> RingVariant.
+/// appendix_d(), each (cp, new tokens, cached tokens) -> RingVariant; in_context() where the rings have it,
+/// and kCrossings where some have one.
 std::string threshold_header(const ThresholdRules& rules);
 
 }  // namespace shardline

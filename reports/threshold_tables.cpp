@@ -13,8 +13,9 @@ namespace shardline {
 namespace {
 
 std::vector<std::pair<std::string_view, std::string>> entries(const ThresholdProvenance& p) {
-  return {{"model", p.model},     {"system", p.system}, {"version", p.version},
-          {"command", p.command}, {"ranges", p.ranges}, {"precision", p.precision}};
+  return {{"model", p.model},     {"system", p.system},     {"version", p.version},
+          {"command", p.command}, {"ranges", p.ranges},     {"precision", p.precision},
+          {"engine", p.engine},   {"interval", p.interval}, {"context", p.context}};
 }
 
 std::string winner(bool pass_kv) { return pass_kv ? "pass_kv" : "pass_q"; }
@@ -23,6 +24,12 @@ std::string line_json(const ThresholdLine& l) {
   return fmt::format(
       R"({{"alpha": {}, "beta": {}, "gamma": {}, "fixed": {{"fresh": {}, "miss": {}, "constant": {}}}}})",
       number_text(l.alpha), number_text(l.beta), number_text(l.gamma), l.fresh, l.miss, l.constant);
+}
+
+std::string crossing_json(const ThresholdCrossing& c) {
+  return fmt::format(
+      R"({{"total_tokens": {}, "miss_rate": {}, "lowest_miss_rate": {}, "most_miss_rate": {}}})", c.total,
+      number_text(c.miss), number_text(c.lowest), number_text(c.most));
 }
 
 template <class T>
@@ -34,11 +41,13 @@ std::string list_json(const std::vector<T>& values) {
 
 std::string ring_json(const ThresholdRing& r) {
   std::string out = fmt::format(
-      "{{\n      \"cp\": {},\n      \"empirical\": {},\n      \"table\": {{\n        \"bytes\": {},\n"
+      "{{\n      \"cp\": {},\n      \"empirical\": {},\n      \"in_context\": {},\n      \"crossing\": {},\n"
+      "      \"table\": {{\n        \"bytes\": {},\n"
       "        \"miss_per_octave\": {},\n        \"miss_nodes\": {},\n        \"step\": {},\n"
       "        \"new_tokens\": {},\n        \"log2_new_tokens_q24\": {},\n        \"values\": [",
-      r.ranks, line_json(r.empirical), r.values.size() + 4 * r.lines.size(), r.miss_per_octave, r.miss_nodes,
-      number_text(r.step), list_json(r.fresh), list_json(r.lines));
+      r.ranks, line_json(r.empirical), r.in_context ? line_json(*r.in_context) : "null",
+      r.crossing ? crossing_json(*r.crossing) : "null", r.values.size() + 4 * r.lines.size(),
+      r.miss_per_octave, r.miss_nodes, number_text(r.step), list_json(r.fresh), list_json(r.lines));
   const auto width = static_cast<std::size_t>(r.miss_nodes);
   for (std::size_t i = 0; i + width <= r.values.size(); i += width) {
     const auto row = r.values.begin() + static_cast<std::ptrdiff_t>(i);
@@ -54,6 +63,7 @@ std::string threshold_csv(const ThresholdProvenance& provenance, const std::vect
                           const std::vector<ThresholdRow>& rows) {
   std::string out;
   for (auto& [key, value] : entries(provenance)) {
+    if (value.empty()) continue;
     std::replace_if(
         value.begin(), value.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
     out += fmt::format("# {}: {}\n", key, value);
@@ -81,7 +91,8 @@ std::string threshold_csv(const ThresholdProvenance& provenance, const std::vect
   return out;
 }
 
-std::string threshold_json(const ThresholdRules& rules, const std::vector<ThresholdRegret>& regrets) {
+std::string threshold_json(const ThresholdRules& rules, const std::vector<ThresholdRegret>& regrets,
+                           std::string_view in_context) {
   std::string out = "{\n  \"provenance\": {";
   for (const auto& [key, value] : entries(rules.provenance))
     out += fmt::format("{}\n    {}: {}", out.back() == '{' ? "" : ",", json_string(key), json_string(value));
@@ -101,7 +112,7 @@ std::string threshold_json(const ThresholdRules& rules, const std::vector<Thresh
         "\"worst_new_tokens\": {}, \"worst_cached_tokens\": {}}}",
         out.back() == '[' ? "" : ",", json_string(r.rule), r.ranks, r.points, r.right, number_text(r.mean),
         number_text(r.p99), number_text(r.worst), r.worst_fresh, r.worst_cached);
-  return out + "\n  ]\n}\n";
+  return out + fmt::format("\n  ],\n  \"in_context\": {}\n}}\n", in_context.empty() ? "null" : in_context);
 }
 
 }  // namespace shardline

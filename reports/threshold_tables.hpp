@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reports/threshold_header.hpp"
@@ -35,7 +36,9 @@ struct ThresholdRegret {
   long long worst_fresh = 0, worst_cached = 0;
 };
 
-/// Provenance, the rules with their parameters and tables, and the regrets.
-std::string threshold_json(const ThresholdRules& rules, const std::vector<ThresholdRegret>& regrets);
+/// Provenance, the rules with their parameters and tables, and the regrets; `in_context`, a JSON value, what
+/// the rules cost on recorded requests (empty: null).
+std::string threshold_json(const ThresholdRules& rules, const std::vector<ThresholdRegret>& regrets,
+                           std::string_view in_context = {});
 
 }  // namespace shardline

@@ -268,9 +268,11 @@ CompareResult compare(const CompareQuestion& question, const RunOptions& o) {
   });
 }
 
-ThresholdsResult thresholds(const ScenarioQuestion& question, const RunOptions& o) {
+ThresholdsResult thresholds(const ThresholdsQuestion& question, const RunOptions& o) {
   return translated([&] {
     const RunScope scope(o);
+    const auto context = context_question(question);
+    const auto prompts = context ? read_prompts(*context, o.threads) : std::vector<TraceRequest>{};
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     ThresholdsResult out;
     out.version = version();
@@ -278,7 +280,11 @@ ThresholdsResult thresholds(const ScenarioQuestion& question, const RunOptions& 
     out.question = question;
     for (const Study& study : scenario.studies) {
       require<ThresholdGrid>(study, scenario.name, "expected a scenario with thresholds");
-      out.models.push_back(model_thresholds(study, study_thresholds(study, o.threads, watch(o))));
+      const ThresholdStudy found = study_thresholds(study, o.threads, watch(o));
+      out.models.push_back(model_thresholds(study, found));
+      if (context)
+        out.models.back().in_context =
+            in_context(study, study_in_context(study, found, *context, prompts, o.threads, watch(o)));
     }
     return out;
   });

@@ -5,10 +5,14 @@
 #include <algorithm>
 
 #include "planner/api/convert.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline::api {
 
 namespace {
+
+constexpr double kMostRate = 1e9;
+constexpr long long kMostChunk = 1LL << 30;
 
 std::size_t count_of(const std::vector<RingPoint>& tests,
                      const std::function<bool(const RingPoint&)>& holds) {
@@ -103,6 +107,77 @@ Turn turn_of(int number, const TurnTime& t) {
 }
 
 }  // namespace
+
+std::optional<ContextQuestion> context_question(const ThresholdsQuestion& q) {
+  if (!q.trace) {
+    for (const auto& [given, name] : {std::pair{q.requests_per_s.has_value(), "rate"},
+                                      {q.load.has_value(), "load"},
+                                      {q.chunk_tokens != 0, "chunk"},
+                                      {q.requests != 0, "requests"}})
+      if (given)
+        throw UserError(fmt::format("{} is of recorded requests: name them with {}", argument_name(name),
+                                    argument_name("trace")));
+    return std::nullopt;
+  }
+  if (q.requests_per_s && q.load)
+    throw UserError(fmt::format("{} and {} both say how often requests come: give one", argument_name("rate"),
+                                argument_name("load")));
+  const auto refuse = [](bool wrong, const char* name, const std::string& value, const char* expected) {
+    if (wrong) throw UserError(fmt::format("{} {}: expected {}", argument_name(name), value, expected));
+  };
+  ContextQuestion out;
+  out.trace = *q.trace;
+  out.rate = q.requests_per_s.value_or(0);
+  out.load = q.load.value_or(kContextLoad);
+  refuse(q.requests_per_s && !(out.rate > 0 && out.rate <= kMostRate), "rate", fmt::format("{}", out.rate),
+         "more than 0 and at most 1e9 requests per second");
+  refuse(!(out.load > 0 && out.load < 1), "load", fmt::format("{}", out.load),
+         "a part of the time, more than 0 and less than 1");
+  refuse(q.chunk_tokens < 0 || q.chunk_tokens > kMostChunk, "chunk", std::to_string(q.chunk_tokens),
+         "from 1 to 1,073,741,824 tokens");
+  refuse(q.requests < 0, "requests", std::to_string(q.requests), "0 or more");
+  if (q.chunk_tokens != 0) out.chunk = q.chunk_tokens;
+  out.requests = static_cast<std::uint64_t>(q.requests);
+  return out;
+}
+
+ThresholdsInContext in_context(const Study& study, const ContextStudy& found) {
+  // All prices are off alike where none was measured.
+  const bool calibrated = !study.study.system.calibration.empty();
+  const auto with = [&](double value, const ErrorRange& error) {
+    Estimate out;
+    out.value = value;
+    return calibrated ? estimate(value, error) : out;
+  };
+  ThresholdsInContext out{found.requests, found.judged, found.input, {}};
+  for (const shardline::ContextRing& r : found.rings) {
+    ContextRing ring;
+    ring.ranks = r.ranks;
+    ring.held_tokens = r.room;
+    ring.requests_per_s = r.rate;
+    ring.load = r.load;
+    ring.found = r.found;
+    ring.steps = r.steps;
+    ring.judged_steps = r.judged_steps;
+    if (calibrated) ring.open_steps = r.open_steps;
+    ring.typical_new_tokens = r.typical.fresh;
+    ring.typical_cached_tokens = r.typical.cached;
+    ring.mean_ttft_s = with(r.mean.value, r.mean_range);
+    ring.p99_ttft_s = with(r.p99.value, r.p99_range);
+    ring.alpha = r.in_context.alpha();
+    ring.beta = r.in_context.beta();
+    ring.gamma = r.in_context.gamma();
+    for (const shardline::ContextRegret& rule : r.rules) {
+      Estimate mean;
+      mean.value = rule.mean;
+      if (calibrated) mean = {rule.mean, rule.mean_range.low, rule.mean_range.high};
+      ring.rules.push_back({rule.rule, rule.asked == RuleAsked::once ? "once" : "each step", rule.right,
+                            rule.computing, mean, rule.p99});
+    }
+    out.rings.push_back(std::move(ring));
+  }
+  return out;
+}
 
 ModelThresholds model_thresholds(const Study& study, const ThresholdStudy& found) {
   ModelThresholds out;

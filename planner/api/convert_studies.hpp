@@ -1,6 +1,7 @@
 // From the answers of thresholds, partition and conversation. Not installed.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planner/api/conversation.hpp"
@@ -8,11 +9,15 @@
 #include "planner/api/thresholds.hpp"
 #include "planner/studies/conversation.hpp"
 #include "planner/studies/partition_errors.hpp"
+#include "planner/studies/threshold_context.hpp"
 #include "planner/studies/threshold_study.hpp"
 
 namespace shardline::api {
 
 ModelThresholds model_thresholds(const Study& study, const ThresholdStudy& found);
+/// Nothing without a trace. Throws UserError of numbers that are out of range, or that are of a trace only.
+std::optional<ContextQuestion> context_question(const ThresholdsQuestion& question);
+ThresholdsInContext in_context(const Study& study, const ContextStudy& found);
 
 /// Lays the question's own numbers over those of the study's grid, in place. Throws UserError of a model that
 /// `partition` does not price, of numbers out of range, and of contexts too short for their ranks.

@@ -15,6 +15,7 @@ std::string to_json(const HandoffResult& r) { return document_of(r); }
 std::string to_json(const ListResult& r) { return document_of(r); }
 
 std::string to_json(const ThresholdsResult& r) { return document_of(r); }
+std::string to_json(const ThresholdsInContext& r) { return document_of(r); }
 std::string to_json(const PartitionResult& r) { return document_of(r); }
 std::string to_json(const ConversationResult& r) { return document_of(r); }
 std::string to_json(const CalibrateResult& r) { return document_of(r); }

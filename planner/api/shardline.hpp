@@ -46,8 +46,9 @@ ServeResult serve(const ServeQuestion& question, const RunOptions& options = {})
 /// Two plans side by side. Throws Error.
 CompareResult compare(const CompareQuestion& question, const RunOptions& options = {});
 
-/// When rings should pass KV and when queries, of a scenario with thresholds. Throws Error.
-ThresholdsResult thresholds(const ScenarioQuestion& question, const RunOptions& options = {});
+/// When rings should pass KV and when queries, of a scenario with thresholds; with a trace also what rules
+/// lose on it. Throws Error.
+ThresholdsResult thresholds(const ThresholdsQuestion& question, const RunOptions& options = {});
 
 /// How many tokens each rank of a KV-Runahead chain takes, of a scenario with a partition. Throws Error.
 PartitionResult partition(const PartitionQuestion& question, const RunOptions& options = {});

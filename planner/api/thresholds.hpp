@@ -27,6 +27,33 @@ struct Fields<ScenarioQuestion> {
   }
 };
 
+struct ThresholdsQuestion {
+  std::string scenario;
+  std::string scenario_text;
+  std::optional<std::string> trace;
+  std::optional<double> requests_per_s;
+  std::optional<double> load;
+  long long chunk_tokens = 0;
+  long long requests = 0;
+};
+template <>
+struct Fields<ThresholdsQuestion> {
+  static constexpr const char* name = "ThresholdsQuestion";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "Which scenario is asked, and in which context.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using Q = ThresholdsQuestion;
+    field("scenario", &Q::scenario, "name of a shipped scenario, or a file");
+    field("scenario_text", &Q::scenario_text, "the scenario itself, in YAML, in place of a file");
+    field("trace", &Q::trace, "a file of recorded requests whose prompts are played; null: none");
+    field("requests_per_s", &Q::requests_per_s, "that come to each replica; null: as `load` says");
+    field("load", &Q::load, "part of the time that prefills of the trace take, below 1; null: 0.7");
+    field("chunk_tokens", &Q::chunk_tokens, "of a prompt that a step computes, at most; 0: 8192");
+    field("requests", &Q::requests, "of the trace, at most; 0: all");
+  }
+};
+
 struct Regret {
   std::string rule;
   std::size_t requests = 0;
@@ -159,11 +186,108 @@ struct Fields<RingThresholds> {
   }
 };
 
+struct ContextRegret {
+  std::string rule;
+  std::string asked;
+  std::size_t right_steps = 0;
+  double computing = 0;
+  Estimate mean_ttft;
+  double p99_ttft = 0;
+};
+template <>
+struct Fields<ContextRegret> {
+  static constexpr const char* name = "ContextRegret";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about =
+      "What a rule loses on the judged half of recorded requests: its number over that of the faster variant "
+      "in each step, less 1.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using R = ContextRegret;
+    field("rule", &R::rule, "its name");
+    field("asked", &R::asked, "`each step`, with its tokens, or `once` with those of the whole prompt");
+    field("right_steps", &R::right_steps, "in which it chose the faster variant");
+    field("computing", &R::computing, "time of prefills");
+    field("mean_ttft", &R::mean_ttft, "mean TTFT; the interval is of pass-Q's prices against pass-KV's");
+    field("p99_ttft", &R::p99_ttft, "99th percentile of TTFT");
+  }
+};
+
+struct ContextRing {
+  int ranks = 0;
+  long long held_tokens = 0;
+  double requests_per_s = 0;
+  double load = 0;
+  double found = 0;
+  std::size_t steps = 0;
+  std::size_t judged_steps = 0;
+  std::optional<std::size_t> open_steps;
+  long long typical_new_tokens = 0;
+  long long typical_cached_tokens = 0;
+  Estimate mean_ttft_s;
+  Estimate p99_ttft_s;
+  double alpha = 0;
+  double beta = 0;
+  double gamma = 0;
+  std::vector<ContextRegret> rules;
+};
+template <>
+struct Fields<ContextRing> {
+  static constexpr const char* name = "ContextRing";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about =
+      "One replica that prefills recorded prompts in the order in which they come, one at a time.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using R = ContextRing;
+    field("ranks", &R::ranks, "context-parallel ranks of its ring");
+    field("held_tokens", &R::held_tokens, "that its KV cache holds beside a step");
+    field("requests_per_s", &R::requests_per_s, "that came");
+    field("load", &R::load, "part of the time that it computed, by the faster variants");
+    field("found", &R::found, "part of the prompts' tokens that the cache had");
+    field("steps", &R::steps, "of all prompts");
+    field("judged_steps", &R::judged_steps, "of the half that rules are judged on");
+    field("open_steps", &R::open_steps,
+          "of these, in which either variant may be the faster as prices may be off; null: costs are not "
+          "calibrated");
+    field("typical_new_tokens", &R::typical_new_tokens, "of the median judged step, whose errors are taken");
+    field("typical_cached_tokens", &R::typical_cached_tokens, "likewise");
+    field("mean_ttft_s", &R::mean_ttft_s, "by the faster variant in each step, of the judged half");
+    field("p99_ttft_s", &R::p99_ttft_s, "likewise");
+    field("alpha", &R::alpha, "of h, as of RingThresholds, fitted to the half that is not judged");
+    field("beta", &R::beta, "likewise");
+    field("gamma", &R::gamma, "likewise");
+    field("rules", &R::rules, "what they lose");
+  }
+};
+
+struct ThresholdsInContext {
+  std::size_t requests = 0;
+  std::size_t judged_requests = 0;
+  double mean_prompt_tokens = 0;
+  std::vector<ContextRing> rings;
+};
+template <>
+struct Fields<ThresholdsInContext> {
+  static constexpr const char* name = "ThresholdsInContext";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "The choice with cache hits, chunks and a queue, of a trace.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using C = ThresholdsInContext;
+    field("requests", &C::requests, "that were played");
+    field("judged_requests", &C::judged_requests, "of these, the last, which no rule was fitted to");
+    field("mean_prompt_tokens", &C::mean_prompt_tokens, "of all");
+    field("rings", &C::rings, "by number of ranks");
+  }
+};
+
 struct ModelThresholds {
   Setting setting;
   int gpus_per_rank = 1;
   std::size_t timed_requests = 0;
   std::vector<RingThresholds> rings;
+  std::optional<ThresholdsInContext> in_context;
 };
 template <>
 struct Fields<ModelThresholds> {
@@ -177,6 +301,7 @@ struct Fields<ModelThresholds> {
     field("gpus_per_rank", &M::gpus_per_rank, "tensor parallelism of each rank");
     field("timed_requests", &M::timed_requests, "by events, both variants");
     field("rings", &M::rings, "by number of ranks");
+    field("in_context", &M::in_context, "null: no trace was asked for");
   }
 };
 
@@ -184,7 +309,7 @@ struct ThresholdsResult {
   std::string version;
   std::string command;
   std::string scenario;
-  ScenarioQuestion question;
+  ThresholdsQuestion question;
   std::vector<ModelThresholds> models;
 };
 template <>
@@ -205,5 +330,6 @@ struct Fields<ThresholdsResult> {
 };
 
 std::string to_json(const ThresholdsResult& result);
+std::string to_json(const ThresholdsInContext& found);
 
 }  // namespace shardline::api

@@ -9,7 +9,8 @@ namespace shardline::cli {
 
 std::string fitted(const Table& table) {
   // What follows from other columns, or is in the plan's text, goes first.
-  static constexpr std::array<std::string_view, 20> kLeast{"source",
+  static constexpr std::array<std::string_view, 21> kLeast{"source",
+                                                           "computing",
                                                            "windows, chunks",
                                                            "KV hit rate",
                                                            "memory/GPU",

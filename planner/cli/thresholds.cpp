@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "planner/api/convert_studies.hpp"
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/cli/threshold_context.hpp"
 #include "planner/studies/study_memory.hpp"
 #include "planner/studies/threshold_study.hpp"
 #include "reports/atomic_file.hpp"
@@ -21,6 +23,7 @@ namespace {
 
 struct ThresholdsOptions {
   std::string scenario, costs, out;
+  ContextOptions context;
   int threads = 0;
   std::vector<std::string> settings;
 };
@@ -99,11 +102,29 @@ void print(const Study& study, const ThresholdStudy& d) {
   for (const RingThresholds& ring : d.rings) print_ring(study, d, ring);
 }
 
+struct ContextAnswer {
+  ContextQuestion question;
+  ContextStudy found;
+};
+
 ThresholdLine plain(const EmpiricalRule& r) {
   return {r.alpha(), r.beta(), r.gamma(), r.fixed().fresh, r.fixed().miss, r.fixed().constant};
 }
 
-ThresholdRules rules_of(const Study& study, const ThresholdStudy& d, const Provenance& made_by) {
+std::string engine_name(const Case& c) {
+  return c.engine ? fmt::format("{} {}, steps of the prefill alone", c.engine->title, c.engine->version)
+                  : "ideal (bare kernels, nothing of what an engine adds around them)";
+}
+
+// What the intervals of crossings are.
+std::string interval_text(const Study& study) {
+  return study.study.system.calibration.empty()
+             ? "none: costs are not fitted to measurements"
+             : "nominal 90 %, of errors of kernels' and messages' prices that are the same in both variants";
+}
+
+ThresholdRules rules_of(const Study& study, const ThresholdStudy& d, const ContextAnswer* context,
+                        const Provenance& made_by) {
   const ThresholdGrid& g = study.thresholds();
   const Precision& p = study.study.precision;
   const AnalyticRule& a = d.rings.front().at_rate;
@@ -116,15 +137,23 @@ ThresholdRules rules_of(const Study& study, const ThresholdStudy& d, const Prove
                     fmt::format("T from {} to {} tokens, T/(T+P) from {:.4g} to 1, T+P up to {} tokens",
                                 g.fresh_from, g.fresh_to, g.lowest_miss_rate, g.total_to),
                     fmt::format("weights {}, KV cache {}, activations {}", to_string(p.weights),
-                                to_string(p.kv), to_string(p.activations))};
+                                to_string(p.kv), to_string(p.activations)),
+                    engine_name(study.study),
+                    interval_text(study),
+                    context == nullptr ? "" : context_text(context->question, context->found)};
   out.kv_hidden_tokens = a.kv_hidden_tokens;
   out.message_ratio = a.message_ratio;
   out.all_to_all_tokens = a.all_to_all_tokens;
   out.appendix_d = plain(appendix_d());
   for (const RingThresholds& ring : d.rings) {
     const LookupTable& t = ring.refined.table;
-    out.rings.push_back({ring.ranks, plain(ring.empirical), t.grid().miss_per_octave, t.grid().miss_nodes,
-                         t.grid().fresh, t.lines(), t.step(), t.values()});
+    ThresholdRing& of = out.rings.emplace_back(
+        ThresholdRing{ring.ranks, plain(ring.empirical), t.grid().miss_per_octave, t.grid().miss_nodes,
+                      t.grid().fresh, t.lines(), t.step(), t.values()});
+    if (ring.crossing)
+      of.crossing = {ring.crossing->total, ring.crossing->miss, ring.crossing->shared.lowest,
+                     ring.crossing->shared.most};
+    if (context != nullptr) of.in_context = plain(context->found.rings[out.rings.size() - 1].in_context);
   }
   return out;
 }
@@ -173,10 +202,10 @@ Plot ratio_plot(const Study& study, const RatioStudy& ratios, const Provenance& 
   return plot;
 }
 
-void write(const Study& study, const ThresholdStudy& d, const ThresholdsOptions& o,
-           const Provenance& made_by) {
+void write(const Study& study, const ThresholdStudy& d, const ContextAnswer* context,
+           const ThresholdsOptions& o, const Provenance& made_by) {
   OutputFolder files(folder_of(study, o.out));
-  const ThresholdRules rules = rules_of(study, d, made_by);
+  const ThresholdRules rules = rules_of(study, d, context, made_by);
   std::vector<std::string> names;
   for (const ThresholdRule& r : d.rules) names.push_back(r.name);
   std::vector<ThresholdRow> rows;
@@ -199,7 +228,9 @@ void write(const Study& study, const ThresholdStudy& d, const ThresholdsOptions&
     files.draw(winner_map(study, d, ring, made_by), fmt::format("winners-cp{}", ring.ranks));
   }
   files.write("shardline_thresholds.hpp", threshold_header(rules));
-  files.write("thresholds.json", threshold_json(rules, regrets));
+  files.write("thresholds.json",
+              threshold_json(rules, regrets,
+                             context == nullptr ? "" : api::to_json(api::in_context(study, context->found))));
   files.write("thresholds.csv", threshold_csv(rules.provenance, names, rows));
   files.draw(ratio_plot(study, study_ratios(study, o.threads), made_by), "ratio");
   print_notes("{}\n", files.publish());
@@ -219,6 +250,7 @@ void declare(Arguments& a, ThresholdsOptions& o) {
       .required()
       .offers(scenario_names)
       .files();
+  add_context(a, o.context);
   add_costs(a, o.costs);
   a.add("-o,--out", o.out, "Folder for the table (C++17 header, JSON, CSV) and plots").output_folder();
   add_threads(a, o.threads);
@@ -227,25 +259,34 @@ void declare(Arguments& a, ThresholdsOptions& o) {
 
 int run(const ThresholdsOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.settings));
+  api::ThresholdsResult result{
+      made_by.version, made_by.command, scenario.name, asked_of(o.scenario, o.context), {}};
+  const auto asked = api::context_question(result.question);
+  const std::vector<TraceRequest> prompts =
+      asked ? read_prompts(*asked, o.threads) : std::vector<TraceRequest>{};
   if (!o.out.empty()) make_output_folder(o.out);
-  api::ThresholdsResult result{made_by.version, made_by.command, scenario.name, {o.scenario, ""}, {}};
   for (const Study& study : scenario.studies) {
     require_question<ThresholdGrid>(study, o.scenario);
     require_memory(need_of_thresholds(study.thresholds(), o.threads));
     ThresholdStudy d;
+    std::optional<ContextAnswer> context;
     {
       Progress progress(study.study.model.name, Progress::terminal(), "rings");
-      d = study_thresholds(study, o.threads, [&](std::size_t done, std::size_t total) {
+      const auto show = [&](std::size_t done, std::size_t total) {
         if (interrupted()) throw Cancelled{};
         progress.show(done, total);
-      });
+      };
+      d = study_thresholds(study, o.threads, show);
+      if (asked) context = {*asked, study_in_context(study, d, *asked, prompts, o.threads, show)};
     }
     print(study, d);
+    if (context) print_context(study, context->question, context->found);
     warn_of_idle_settings(o.scenario, o.costs, o.settings, study, times_text(d), [&](const Study& other) {
       return times_text(study_thresholds(other, o.threads, [](std::size_t, std::size_t) {}));
     });
-    if (!o.out.empty()) write(study, d, o, made_by);
+    if (!o.out.empty()) write(study, d, context ? &*context : nullptr, o, made_by);
     result.models.push_back(api::model_thresholds(study, d));
+    if (context) result.models.back().in_context = api::in_context(study, context->found);
   }
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return 0;

@@ -29,6 +29,9 @@ constexpr double kPart = 400;
 constexpr double kTurn = 6e3;
 // A request that was played: four latencies in the order of arrival and of size.
 constexpr double kRequest = 400;
+// A recorded prompt with its latencies under each rule; the id of a block of its text; a step of which there
+// is no other: its times, its place among all, its part of a fit.
+constexpr double kPrompt = 200, kTextBlock = 8, kPromptStep = 260;
 // A user of a closed loop; a block of a replica's pool, in its queue and its table of prefixes.
 constexpr double kUser = 150, kBlock = 80;
 
@@ -88,6 +91,20 @@ MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replica
   } else {
     need.most = fmt::format("{} replicas with {:.0f} blocks of KV cache each", replicas, blocks);
     need.smaller = "fewer " + argument_name("replicas");
+  }
+  return need;
+}
+
+MemoryNeed need_of_prompts(std::uint64_t prompts, std::uint64_t blocks, std::uint64_t steps, int threads) {
+  const double of_prompts = static_cast<double>(prompts) * kPrompt + static_cast<double>(blocks) * kTextBlock,
+               of_steps = static_cast<double>(steps) * kPromptStep;
+  MemoryNeed need{Bytes(kProcessBytes + workers(threads) * kThread + of_prompts + of_steps), "", ""};
+  if (of_prompts >= of_steps) {
+    need.most = fmt::format("{} prompts", prompts);
+    need.smaller = "fewer " + argument_name("requests");
+  } else {
+    need.most = fmt::format("{} steps", steps);
+    need.smaller = "a larger " + argument_name("chunk") + ", fewer " + argument_name("requests");
   }
   return need;
 }

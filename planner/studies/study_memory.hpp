@@ -18,4 +18,8 @@ MemoryNeed need_of_conversation(const Conversation& talk);
 /// (or 0); of replicas of an engine, each with so many blocks of KV cache.
 MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks);
 
+/// Of recorded prompts of so many blocks of text together, computed in so many steps in both variants of a
+/// ring.
+MemoryNeed need_of_prompts(std::uint64_t prompts, std::uint64_t blocks, std::uint64_t steps, int threads);
+
 }  // namespace shardline

@@ -110,8 +110,8 @@ std::vector<ThresholdRule> rules_of(const Study& study, const std::vector<RingTh
       {"Algorithm 1, achieved", analytic(algorithm_1, achieved), true},
       {"Algorithm 5, peaks", analytic(algorithm_5, peak)},
       {"Algorithm 5, achieved", analytic(algorithm_5, achieved), true},
-      {"always pass KV", [](int, long long, long long) { return true; }},
-      {"always pass Q", [](int, long long, long long) { return false; }}};
+      {"always pass KV", [](int, long long, long long) { return true; }, false, true},
+      {"always pass Q", [](int, long long, long long) { return false; }, false, true}};
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ struct RingThresholds {
 struct ThresholdRule {
   std::string name;
   RingChoice choice;
-  bool drawn = false;  // its boundary is in pictures
+  bool drawn = false;     // its boundary is in pictures
+  bool constant = false;  // it asks nothing of a request
 };
 
 struct ThresholdStudy {

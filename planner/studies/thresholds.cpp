@@ -156,17 +156,17 @@ bool EmpiricalRule::pass_kv(long long fresh, long long cached) const {
 
 EmpiricalRule appendix_d() { return {-1.059, 1.145, 12.112}; }
 
-EmpiricalRule fit_empirical(std::span<const RingPoint> points, FitWeight weight) {
-  SL_CHECK(!points.empty(), "a fit has points");
+EmpiricalRule fit_empirical(std::span<const RingPoint> points, std::span<const double> weights) {
+  SL_CHECK(!points.empty() && points.size() == weights.size(), "a fit has points, each with a weight");
   std::vector<Sample> samples;
   samples.reserve(points.size());
   double total = 0;
-  for (const RingPoint& p : points) {
-    const double gap = std::abs(std::log(p.pass_q / p.pass_kv));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const RingPoint& p = points[i];
     samples.push_back({{1, std::log(static_cast<double>(p.fresh)), std::log(p.miss_rate())},
                        p.kv_wins() ? 1.0 : -1.0,
-                       weight == FitWeight::regret ? gap : 1});
-    total += samples.back().weight;
+                       weights[i]});
+    total += weights[i];
   }
   // Ties everywhere: any rule is right.
   for (Sample& s : samples)
@@ -177,6 +177,14 @@ EmpiricalRule fit_empirical(std::span<const RingPoint> points, FitWeight weight)
   const double alpha = b[1] / fresh.deviation;
   const double beta = b[2] / miss.deviation;
   return {alpha, beta, b[0] - alpha * fresh.mean - beta * miss.mean};
+}
+
+EmpiricalRule fit_empirical(std::span<const RingPoint> points, FitWeight weight) {
+  std::vector<double> weights;
+  weights.reserve(points.size());
+  for (const RingPoint& p : points)
+    weights.push_back(weight == FitWeight::regret ? std::abs(std::log(p.pass_q / p.pass_kv)) : 1);
+  return fit_empirical(points, weights);
 }
 
 std::vector<TokenSplit> test_points(const TokenRange& range, int ranks, std::size_t count,

@@ -106,6 +106,8 @@ enum class FitWeight : std::uint8_t { regret, equal };
 /// 1e-6 of the total weight, so that separable points (even of one class) have a finite fit. Needs one point
 /// at least; every T > 0.
 EmpiricalRule fit_empirical(std::span<const RingPoint> points, FitWeight weight = FitWeight::regret);
+/// The same with a weight of each point, not negative.
+EmpiricalRule fit_empirical(std::span<const RingPoint> points, std::span<const double> weights);
 
 /// Where a table has its nodes: lines of T, anywhere, and log2(1/m) = j / miss_per_octave.
 struct LookupGrid {

@@ -16,6 +16,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with the scenarios of tests/golden, where tests run, for files name others beside them."""
     for scenario in GOLDEN.glob("*.yaml"):
         shutil.copy(scenario, tmp_path)
+    shutil.copytree(GOLDEN / "thresholds_context", tmp_path / "thresholds_context")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -89,6 +89,13 @@ ON_TWO_GPUS = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input",
             + ["--prefill", "tensor:tpa=4,tpf=4", "--prefill-replicas", "2"],
         ),
         (lambda: shardline.thresholds("rings.yaml"), ["thresholds", "rings.yaml"]),
+        (
+            lambda: shardline.thresholds(
+                "rings.yaml", trace="thresholds_context/prompts.csv", rate="2/s", chunk="4K", requests="30"
+            ),
+            ["thresholds", "rings.yaml", "--trace", "thresholds_context/prompts.csv", "--rate", "2/s"]
+            + ["--chunk", "4K", "--requests", "30"],
+        ),
         (lambda: shardline.partition("parts.yaml"), ["partition", "parts.yaml"]),
         (lambda: shardline.conversation("talk.yaml"), ["conversation", "talk.yaml"]),
         (lambda: shardline.plan("llama-3.1-8b", **SMALL, ttl=0.04), ["plan", *ON_TWO_GPUS, "--ttl", "40 ms"]),

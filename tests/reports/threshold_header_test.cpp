@@ -40,6 +40,8 @@ ThresholdLine plain(const EmpiricalRule& r) {
   return {r.alpha(), r.beta(), r.gamma(), r.fixed().fresh, r.fixed().miss, r.fixed().constant};
 }
 
+EmpiricalRule in_context(int ranks) { return {0.3, 1 + 0.1 * ranks, -1}; }
+
 struct Made {
   AnalyticRule algorithm_1, algorithm_5;  // for any one N
   std::vector<LookupTable> tables;
@@ -62,7 +64,10 @@ Made make() {
                       .version = "0.1.0",
                       .command = "shardline thresholds\n#error \?\?/ */",
                       .ranges = "T 512 to 1Mi, m 1/256 to 1",
-                      .precision = "µ bf16"};
+                      .precision = "µ bf16",
+                      .engine = "vLLM 0.24.0",
+                      .interval = "nominal 90 %",
+                      .context = "60 requests of \"trace\""};
   rules.kv_hidden_tokens = made.algorithm_5.kv_hidden_tokens;
   rules.message_ratio = made.algorithm_5.message_ratio;
   rules.all_to_all_tokens = made.algorithm_5.all_to_all_tokens;
@@ -86,7 +91,9 @@ Made make() {
                            .fresh = t.grid().fresh,
                            .lines = t.lines(),
                            .step = t.step(),
-                           .values = t.values()});
+                           .values = t.values(),
+                           .crossing = ThresholdCrossing{128'000, 0.05, 0.03125, 0.0625},
+                           .in_context = plain(in_context(ranks))});
   }
   return made;
 }
@@ -167,26 +174,33 @@ int main() {
   long long t = 0, p = 0;
   while (std::scanf("%d %lld %lld", &cp, &t, &p) == 3) {
     const s::RingVariant v[] = {s::select(cp, t, p), s::algorithm_1(cp, t, p), s::algorithm_5(cp, t, p),
-                                s::empirical(cp, t, p), s::appendix_d(cp, t, p)};
+                                s::empirical(cp, t, p), s::appendix_d(cp, t, p),
+                                s::in_context(cp, t, p)};
     for (const s::RingVariant x : v) std::putchar(x == s::RingVariant::pass_kv ? 'k' : 'q');
     std::putchar('\n');
   }
   std::puts(s::kModel);
   std::puts(s::kCommand);
+  std::printf("%s\n%s\n%s\n", s::kEngine, s::kInterval, s::kContext);
+  for (const s::Crossing& c : s::kCrossings)
+    std::printf("%d %.0f %g %g %g\n", c.cp, static_cast<double>(c.total_tokens), c.miss_rate, c.lowest_miss_rate, c.most_miss_rate);
 }
 )";
 
 std::string chosen(const Made& made, const Request& r) {
   const auto letter = [](bool pass_kv) { return pass_kv ? 'k' : 'q'; };
-  if (r.cp <= 1) return "kkkkk";
+  if (r.cp <= 1) return "kkkkkk";
   AnalyticRule one = made.algorithm_1;
   AnalyticRule five = made.algorithm_5;
   one.ranks = five.ranks = r.cp;
   const LookupTable& table = nearest_table(made.tables, r.cp);
   const auto at = static_cast<std::size_t>(&table - made.tables.data());
-  return {letter(table.pass_kv(r.fresh, r.cached)), letter(one.pass_kv(r.fresh, r.cached)),
-          letter(five.pass_kv(r.fresh, r.cached)), letter(made.empirical[at].pass_kv(r.fresh, r.cached)),
-          letter(appendix_d().pass_kv(r.fresh, r.cached))};
+  return {letter(table.pass_kv(r.fresh, r.cached)),
+          letter(one.pass_kv(r.fresh, r.cached)),
+          letter(five.pass_kv(r.fresh, r.cached)),
+          letter(made.empirical[at].pass_kv(r.fresh, r.cached)),
+          letter(appendix_d().pass_kv(r.fresh, r.cached)),
+          letter(in_context(table.ranks()).pass_kv(r.fresh, r.cached))};
 }
 
 TEST(ThresholdHeader, DecidesAsThePlanner) {
@@ -207,7 +221,7 @@ TEST(ThresholdHeader, DecidesAsThePlanner) {
     ASSERT_EQ(shell("cd '" + folder.path.string() + "' && ./run < in > out"), 0);
     std::istringstream out(get(folder.path / "out"));
     std::string line;
-    std::array<int, 5> pass_kv{};
+    std::array<int, 6> pass_kv{};
     for (const Request& r : all) {
       ASSERT_TRUE(std::getline(out, line));
       ASSERT_EQ(line, chosen(made, r)) << r.cp << " " << r.fresh << " " << r.cached;
@@ -220,7 +234,10 @@ TEST(ThresholdHeader, DecidesAsThePlanner) {
     EXPECT_TRUE(std::getline(out, line));
     EXPECT_EQ(line, made.rules.provenance.model);
     std::string rest((std::istreambuf_iterator<char>(out)), {});
-    EXPECT_EQ(rest, made.rules.provenance.command + "\n");
+    EXPECT_EQ(rest,
+              made.rules.provenance.command +
+                  "\nvLLM 0.24.0\nnominal 90 %\n60 requests of \"trace\"\n2 128000 0.05 0.03125 0.0625\n"
+                  "4 128000 0.05 0.03125 0.0625\n16 128000 0.05 0.03125 0.0625\n");
   }
 }
 
@@ -232,7 +249,7 @@ TEST(ThresholdHeader, IsUsableInConstantExpressions) {
   const std::vector<Request> all = requests();
   const auto program = [&](bool right) {
     std::string text = "#include \"thresholds.hpp\"\nusing namespace shardline_thresholds;\n";
-    const std::array names{"select", "algorithm_1", "algorithm_5", "empirical", "appendix_d"};
+    const std::array names{"select", "algorithm_1", "algorithm_5", "empirical", "appendix_d", "in_context"};
     for (std::size_t i = 600; i < 640; ++i) {
       const Request& r = all[i];
       const std::string choices = chosen(made, r);
@@ -248,6 +265,22 @@ TEST(ThresholdHeader, IsUsableInConstantExpressions) {
     EXPECT_EQ(compile(folder, compiler, program(true), "-c"), "");
     EXPECT_NE(compile(folder, compiler, program(false), "-c"), "");
   }
+}
+
+TEST(ThresholdHeader, HasNoRuleInContextAndNoCrossingsWithoutThem) {
+  if (compilers().empty()) GTEST_SKIP() << "no C++ compiler found";
+  Made made = make();
+  for (ThresholdRing& r : made.rules.rings) r.crossing = {}, r.in_context = {};
+  made.rules.provenance.context = "";
+  const Folder folder;
+  put(folder.path / "thresholds.hpp", threshold_header(made.rules));
+  const auto error = [&](const std::string& use) {
+    return compile(folder, compilers().front(),
+                   "#include \"thresholds.hpp\"\nusing namespace shardline_thresholds;\n" + use, "-c");
+  };
+  EXPECT_EQ(error("static_assert(*kContext == 0, \"\");\n"), "");
+  EXPECT_NE(error("static_assert(in_context(2, 1, 1) == RingVariant::pass_kv, \"\");\n"), "");
+  EXPECT_NE(error("static_assert(sizeof(kCrossings) > 0, \"\");\n"), "");
 }
 
 double number(const Reader& r) { return r.number(-1e18, 1e18); }
@@ -353,8 +386,9 @@ TEST(ThresholdTables, Csv) {
                          .test = true,
                          .pass_kv_chosen = {true, false}};
   EXPECT_EQ(
-      threshold_csv({"m", "s", "0.1.0", "a\nb", "r", "p"}, {"algorithm_1", "table"}, {row}),
-      "# model: m\n# system: s\n# version: 0.1.0\n# command: a b\n# ranges: r\n# precision: p\n"
+      threshold_csv({"m", "s", "0.1.0", "a\nb", "r", "p", "e", "i", ""}, {"algorithm_1", "table"}, {row}),
+      "# model: m\n# system: s\n# version: 0.1.0\n# command: a b\n# ranges: r\n# precision: p\n# engine: "
+      "e\n# interval: i\n"
       "cp,new_tokens,cached_tokens,miss_rate,pass_kv_s,pass_q_s,winner,use,told_apart,algorithm_1,table\n"
       "4,1280,126720,0.01,1.02339,0.89871,pass_q,test,,pass_kv,pass_q\n");
   ThresholdRow open = row;

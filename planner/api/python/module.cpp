@@ -74,7 +74,7 @@ PYBIND11_MODULE(_shardline, m) {
   add<api::CompareQuestion>(m, "compare", &api::compare);
   add<api::HandoffQuestion>(m, "handoff", &api::handoff);
   add<api::ServeQuestion>(m, "serve", &api::serve);
-  add<api::ScenarioQuestion>(m, "thresholds", &api::thresholds);
+  add<api::ThresholdsQuestion>(m, "thresholds", &api::thresholds);
   add<api::PartitionQuestion>(m, "partition", &api::partition);
   add<api::ScenarioQuestion>(m, "conversation", &api::conversation);
   m.def(

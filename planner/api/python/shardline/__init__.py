@@ -57,6 +57,7 @@ from ._results import (
     SimulateResult,
     SweepQuestion,
     SweepResult,
+    ThresholdsQuestion,
     ThresholdsResult,
 )
 from ._tables import Columns, Rows
@@ -592,6 +593,11 @@ def thresholds(
     scenario: Path = "",
     *,
     scenario_text: str = "",
+    trace: Optional[Path] = None,
+    rate: Optional[Rate] = None,
+    load: Optional[float] = None,
+    chunk: Optional[Tokens] = None,
+    requests: Optional[Count] = None,
     threads: Count = 0,
     costs: str = "",
     set: Sequence[str] = (),
@@ -601,13 +607,27 @@ def thresholds(
 ) -> ThresholdsResult:
     """When ring attention should pass KV blocks and when Q blocks, of a scenario with thresholds.
 
-    Arguments are those of ``sweep``.
+    Arguments are those of ``sweep``, and:
+
+    Args:
+        trace: recorded requests, whose prompts a replica of each ring prefills in the order in which they come;
+            the result says what each rule loses there.
+        rate: of them, that come to each replica: "2/s"; without it as ``load`` says.
+        load: part of the time that their prefills take, below 1; without it 0.7.
+        chunk: tokens of a prompt that a step computes, at most; without it 8192.
+        requests: of the trace, at most.
 
     Raises:
-        BadInput: of an argument, or of the scenario.
+        BadInput: of an argument, of the scenario or of the trace.
     """
-    question = ScenarioQuestion(
-        scenario=_given.path("scenario", scenario), scenario_text=_given.text("scenario_text", scenario_text)
+    question = ThresholdsQuestion(
+        scenario=_given.path("scenario", scenario),
+        scenario_text=_given.text("scenario_text", scenario_text),
+        trace=_given.path_or_none("trace", trace),
+        requests_per_s=_given.rate("rate", rate),
+        load=_given.positive("load", load),
+        chunk_tokens=_given.tokens_or_none("chunk", chunk) or 0,
+        requests=_given.whole_or_none("requests", requests) or 0,
     )
     return _shardline.thresholds(
         question,

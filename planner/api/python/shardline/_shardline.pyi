@@ -21,6 +21,7 @@ from ._results import (
     SimulateResult,
     SweepQuestion,
     SweepResult,
+    ThresholdsQuestion,
     ThresholdsResult,
 )
 
@@ -123,7 +124,7 @@ def serve(
     cancelled: Optional[Callable[[], bool]] = None,
 ) -> ServeResult: ...
 def thresholds(
-    question: ScenarioQuestion,
+    question: ThresholdsQuestion,
     *,
     threads: int = 0,
     engine: str = "",
