@@ -15,7 +15,8 @@ namespace shardline {
 namespace {
 
 // Context-parallel ranks over which one KV head's cache of a prefill is spread.
-double cache_shards(const Attention& a, const Plan& p) {
+double cache_shards(const Case& c, const Attention& a, const Plan& p) {
+  if (c.engine && c.engine->pools.context_whole) return 1;
   const auto own = strategy(p.strategy).cache_shards;
   return own ? own(a, p) : p.cp;
 }
@@ -74,7 +75,7 @@ double cached_rows(const Case& c, const Attention& a, const Plan& p) {
   // Caches that are shared by sequence are so whatever their requests do. Context-parallel ranks hold
   // tokens in long intervals: a window may lie on one of them.
   for (const Segment& s : c.batch.prefill) {
-    const double of_rank = std::ceil(static_cast<double>(s.length()) / cache_shards(a, p));
+    const double of_rank = std::ceil(static_cast<double>(s.length()) / cache_shards(c, a, p));
     long long kept = 0;
     for_rounds(s, p[kPrefillChunk],
                [&](const Segment& round) { kept = std::max(kept, kept_tokens(a.reach, round)); });

@@ -11,6 +11,7 @@
 #include "planner/layers/sparse_attention.hpp"
 #include "planner/search/evaluate.hpp"
 #include "planner/search/memory.hpp"
+#include "tests/planner/cache_pools.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -142,6 +143,17 @@ TEST(ContextChoice, C22MemoryIsShardedAndBuffersHoldAllRowsTwice) {
   const Plan p = parse_plan("allgather_kv:cp=8,tpa=1,tpf=1,batch=1");
   EXPECT_EQ(memory_use(c, p).kv.value, 61.0 * (656 + 132) * 65'536 / 8);
   EXPECT_EQ(gathered_choice_buffers(c, c.model.attentions.front(), p), Bytes(65'536.0 * (2 * 656 + 132)));
+}
+
+// SGLang's ranks gather keys and values into caches of their own.
+TEST(ContextChoice, P18AnEnginesRanksMayKeepTheCacheWhole) {
+  Case c = study("deepseek-v3.2", {{0, 65'536}});
+  const auto kv = [&](const char* plan) { return memory_use(c, parse_plan(plan)).kv.value; };
+  const double whole = kv("tensor:tpa=8,ep=8,batch=1");
+  EXPECT_EQ(kv("allgather_kv:cp=8,tpa=1,ep=8,tpf=1,batch=1"), whole / 8);
+  c.engine = engine_named("sglang");
+  EXPECT_EQ(kv("tensor:tpa=8,ep=8,batch=1"), whole);
+  EXPECT_EQ(kv("allgather_kv:cp=8,tpa=1,ep=8,tpf=1,batch=1"), whole);
 }
 
 TEST(ContextChoice, C22WhatIsRefusedNamesWhatRunsIt) {
