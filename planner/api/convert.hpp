@@ -43,6 +43,9 @@ NoisyPlan noisy_plan(const Plan& plan, const NoiseEffect& effect);
 
 std::vector<PoolPair> pool_pairs_of(const Study& study, const SweepAnswer& answer);
 
+/// The most time per token of the least tokens/s of a user that is asked, 0 of none. Throws UserError of what
+/// is no rate.
+Seconds time_of_rate(const std::optional<double>& tokens_per_s_user);
 /// What a sweep of this study is asked: with the scenario's own target where the question has none. Throws
 /// UserError of a target that means nothing for its kind of steps.
 shardline::SweepQuestion question_for(const Study& study, const SweepQuestion& question, int threads);

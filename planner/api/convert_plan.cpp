@@ -70,15 +70,10 @@ double price_of(std::optional<double> value) {
 // The stricter of two ways to say the same target, in the terms in which it was given.
 void set_time_per_token(shardline::PlanQuestion& q, const PlanQuestion& asked) {
   q.ttl = target("ttl", asked.most_ttl_s);
-  const auto& rate = asked.least_tokens_per_s_user;
-  if (!rate) return;
-  if (!(*rate > 0) || !std::isfinite(*rate) || !std::isfinite(1 / *rate))
-    throw UserError(
-        fmt::format("{} {}: expected a positive number", argument_name("tokens-per-user"), *rate));
-  const Seconds most(1 / *rate);
-  if (q.ttl > Seconds(0) && q.ttl <= most) return;
+  const Seconds most = time_of_rate(asked.least_tokens_per_s_user);
+  if (most == Seconds(0) || (q.ttl > Seconds(0) && q.ttl <= most)) return;
   q.ttl = most;
-  q.tokens_per_user = *rate;
+  q.tokens_per_user = *asked.least_tokens_per_s_user;
 }
 
 // Targets that would silently mean nothing.

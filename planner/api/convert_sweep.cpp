@@ -147,6 +147,14 @@ bool meets(const Study& study, const shardline::SweepQuestion& asked, const Swee
 
 }  // namespace
 
+Seconds time_of_rate(const std::optional<double>& tokens_per_s_user) {
+  if (!tokens_per_s_user) return Seconds(0);
+  const double rate = *tokens_per_s_user;
+  if (!(rate > 0) || !std::isfinite(rate) || !std::isfinite(1 / rate))
+    throw UserError(fmt::format("{} {}: expected a positive number", argument_name("tokens-per-user"), rate));
+  return Seconds(1 / rate);
+}
+
 shardline::SweepQuestion question_for(const Study& study, const SweepQuestion& asked, int threads) {
   shardline::SweepQuestion q;
   q.exhaustive = asked.exhaustive || asked.keep_all;
@@ -158,13 +166,18 @@ shardline::SweepQuestion question_for(const Study& study, const SweepQuestion& a
     return value;
   };
   const bool prefill = study.study.batch.kind() == StepKind::prefill;
-  if (prefill && (asked.most_ttl_s || asked.least_users))
+  if (prefill && (asked.most_ttl_s || asked.least_tokens_per_s_user || asked.least_users))
     throw UserError(fmt::format("{} and {} are for steps that decode; this one is a prefill: {}",
                                 argument_name("ttl"), argument_name("users"), argument_name("ttft")));
   if (!prefill && asked.most_ttft_s && workload_of(study) == nullptr)
     throw UserError(fmt::format("{} is for prefills and for workloads; this one decodes: {}",
                                 argument_name("ttft"), argument_name("ttl")));
   if (asked.most_ttl_s) q.most_time = Seconds(target("ttl", *asked.most_ttl_s));
+  const Seconds of_rate = time_of_rate(asked.least_tokens_per_s_user);
+  if (of_rate > Seconds(0) && (q.most_time == Seconds(0) || of_rate < q.most_time)) {
+    q.most_time = of_rate;
+    q.tokens_per_user = *asked.least_tokens_per_s_user;
+  }
   if (asked.least_users) q.least_users = target("users", *asked.least_users);
   if (!prefill) q.most_ttft = study.sweep().search.most_ttft;
   if (!asked.most_ttft_s) return q;
@@ -224,8 +237,8 @@ RunRecord run_record(const Study& study, const shardline::SweepQuestion& asked, 
     const auto given = [](double value) { return value > 0 ? std::optional(value) : std::nullopt; };
     const bool prefill = study.study.batch.kind() == StepKind::prefill;
     const auto time = given(asked.most_time.value);
-    out.target = Target{prefill ? std::nullopt : time, prefill ? time : given(asked.most_ttft.value),
-                        given(asked.least_users)};
+    out.target = Target{prefill ? std::nullopt : time, given(asked.tokens_per_user),
+                        prefill ? time : given(asked.most_ttft.value), given(asked.least_users)};
   }
   out.met = any_plan(answer) && meets(study, asked, answer);
   out.winners = winners_of(study, asked, answer);

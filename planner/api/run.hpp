@@ -12,6 +12,7 @@ namespace shardline::api {
 
 struct Target {
   std::optional<double> most_ttl_s;
+  std::optional<double> least_tokens_per_s_user;
   std::optional<double> most_ttft_s;
   std::optional<double> least_users;
 };
@@ -24,6 +25,8 @@ struct Fields<Target> {
   template <class Visit>
   static constexpr void visit(Visit&& field) {
     field("most_ttl_s", &Target::most_ttl_s, "TTL, or TPOT where a workload is served; null: any");
+    field("least_tokens_per_s_user", &Target::least_tokens_per_s_user,
+          "the same, where it was asked as the least tokens/s of a user; null: it was not");
     field("most_ttft_s", &Target::most_ttft_s, "TTFT; null: any");
     field("least_users", &Target::least_users, "users at once; null: any");
   }

@@ -17,6 +17,7 @@ struct SweepQuestion {
   std::string scenario;
   std::string scenario_text;
   std::optional<double> most_ttl_s;
+  std::optional<double> least_tokens_per_s_user;
   std::optional<double> most_ttft_s;
   std::optional<double> least_users;
   bool exhaustive = false;
@@ -34,6 +35,8 @@ struct Fields<SweepQuestion> {
     field("scenario_text", &Q::scenario_text,
           "the scenario itself, in YAML, in place of a file; empty: as `scenario` says");
     field("most_ttl_s", &Q::most_ttl_s, "target for TTL, or TPOT where a workload is served; null: none");
+    field("least_tokens_per_s_user", &Q::least_tokens_per_s_user,
+          "the same as the least tokens/s of a user; null: none");
     field("most_ttft_s", &Q::most_ttft_s, "target for TTFT, of prefills and workloads; null: the scenario's");
     field("least_users", &Q::least_users, "users to serve at once, at least; null: any");
     field("exhaustive", &Q::exhaustive, "simulate every feasible configuration, without pruning");

@@ -122,6 +122,10 @@ std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
   return range ? ttft_range_text(range) : "by an error that was not measured";
 }
 
+std::string excess_text(double part) {
+  return part < 100 ? signed_percent(part) : fmt::format("{} times as much", three_digits_grouped(1 + part));
+}
+
 std::string miss_text(const PlanAnswer& a) {
   const std::string exact = a.question.prefill() ? "exact " : "";
   std::string out;
@@ -135,8 +139,7 @@ std::string miss_text(const PlanAnswer& a) {
     out = fmt::format("no {}plan meets {}; the nearest: {} {}{} ({})", exact, target_text(a.question),
                       miss.what, to_string(miss.time, kDigits),
                       in_tokens ? fmt::format(", {} tokens/s/user", three_digits(1 / miss.time.value)) : "",
-                      miss.part < 100 ? signed_percent(miss.part)
-                                      : fmt::format("{} times as much", three_digits_grouped(1 + miss.part)));
+                      excess_text(miss.part));
   }
   return a.wider ? out + wider_text(a) : out;
 }

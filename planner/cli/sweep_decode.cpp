@@ -19,6 +19,8 @@ namespace shardline::cli {
 
 namespace {
 
+constexpr const char* kSpeed = "tokens/s/user";
+
 // What a point's time is: of steps that decode alone, or of those of an engine that serves.
 std::string time_name(const Study& study) { return workload_of(study) != nullptr ? "TPOT" : "TTL"; }
 
@@ -39,7 +41,8 @@ std::vector<std::string> plan_row(const Study& study, const RatedPoints& rated, 
        {users_text(study.study, p), std::to_string(p.plan.gpus()), to_string(p.memory, 3)}});
 }
 
-PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first) {
+PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* first,
+                     const SweepQuestion& asked) {
   const std::vector<std::string> interval = interval_header(study.study.system);
   std::vector<std::string> ttft;
   if (workload_of(study) != nullptr) ttft = joined_cells({{"TTFT"}, interval, {"burst"}});
@@ -47,9 +50,10 @@ PlanTable plan_table(const Study& study, const RatedPoints& rated, const char* f
           joined_cells({{first, time_name(study)},
                         interval,
                         ttft,
-                        {"tokens/s/user", "tokens/s/GPU"},
+                        {kSpeed, "tokens/s/GPU"},
                         interval,
-                        {"users", "GPUs", "memory/GPU"}})};
+                        {"users", "GPUs", "memory/GPU"}}),
+          asked.tokens_per_user > 0 ? kSpeed : ""};
 }
 
 // What tokens of the plans above cost, from the first to the last.
@@ -64,11 +68,13 @@ std::string budgets_cost(const Study& study, const SweepAnswer& answer) {
                      first == last ? "" : fmt::format("  of the last: {}\n", last));
 }
 
-void print_budgets(const Study& study, const SweepAnswer& answer) {
-  PlanTable t = plan_table(study, answer.rated, (time_name(study) + " budget").c_str());
+void print_budgets(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
+  PlanTable t = plan_table(study, answer.rated, (time_name(study) + " budget").c_str(), asked);
   for (const BudgetPlan& b : answer.budgets)
     t.add(plan_row(study, answer.rated, to_string(b.budget), b.best), b.best.plan);
-  print_notes("  Best plan per {} budget\n{}{}", time_name(study), t.text(), interval_note(study));
+  const std::string per =
+      asked.tokens_per_user > 0 ? std::string("least ") + kSpeed : time_name(study) + " budget";
+  print_notes("  Best plan per {}\n{}{}", per, t.text(), interval_note(study));
   print_notes("{}", budgets_cost(study, answer));
   print_notes("{}\n", open_budgets_text(answer));
 }
@@ -77,17 +83,17 @@ void print_budgets(const Study& study, const SweepAnswer& answer) {
 void print_target(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
   std::string text;
   if (asked.most_time > Seconds(0))
-    text += fmt::format(" {} at most {}", time_name(study), to_string(asked.most_time));
+    text += " " + time_target_text(time_name(study), asked.most_time, asked.tokens_per_user);
   if (asked.most_ttft > Seconds(0))
     text += fmt::format("{} TTFT at most {}", text.empty() ? "" : ",", to_string(asked.most_ttft));
   if (asked.least_users > 0)
     text += fmt::format("{} at least {:.0f} users", text.empty() ? "" : ",", asked.least_users);
   print_notes("  Your target:{}\n", text);
   if (answer.meeting.empty()) {
-    print_notes("  no plan meets it\n\n");
+    print_notes("{}\n", missed_text(study, answer, time_name(study), asked));
     return;
   }
-  PlanTable t = plan_table(study, answer.rated, "rank");
+  PlanTable t = plan_table(study, answer.rated, "rank", asked);
   for (std::size_t i = 0; i < answer.meeting.size(); ++i)
     t.add(plan_row(study, answer.rated, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
   print_notes("{}", t.text());
@@ -304,7 +310,7 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   }
   print_warnings(answer.narrow);
   if (asked.has_target()) print_target(study, answer, asked);
-  print_budgets(study, answer);
+  print_budgets(study, answer, asked);
   if (const std::string host = unmeasured_host_text(study.study, plans_of(answer.rated)); !host.empty())
     print_notes("  {}\n\n", host);
   if (workload_of(study) != nullptr) {

@@ -171,7 +171,7 @@ void add_targets(const Study& study, const SweepAnswer& answer, const SweepQuest
   };
   if (asked.most_time > Seconds(0)) {
     const std::string name = prefill ? "TTFT" : workload_of(study) != nullptr ? "TPOT" : "TTL";
-    add({fmt::format("{} at most {}", name, to_string(asked.most_time)), column_named(page, name), true,
+    add({time_target_text(name, asked.most_time, asked.tokens_per_user), column_named(page, name), true,
          asked.most_time.value * (prefill ? 1 : 1e3)},
         Metric::time);
   }

@@ -1,4 +1,6 @@
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/cli/plan_miss.hpp"
+#include "planner/cli/plan_notes.hpp"
 
 #include <fmt/format.h>
 
@@ -9,6 +11,8 @@
 
 #include "planner/api/convert.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/plan_miss.hpp"
+#include "planner/cli/plan_notes.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/asked_amounts.hpp"
 #include "reports/json.hpp"
@@ -132,6 +136,18 @@ std::string of_engine(const Case& c) {
   return c.engine == nullptr ? "" : fmt::format(", of those that {} starts", title_of(*c.engine));
 }
 
+std::string missed_text(const Study& study, const SweepAnswer& answer, const std::string& time_name,
+                        const SweepQuestion& asked) {
+  const Point& p = *std::min_element(answer.frontier.begin(), answer.frontier.end(),
+                                     [](const Point& a, const Point& b) { return a.time < b.time; });
+  return fmt::format(
+      "  no plan meets it{}; the nearest: {} {}{} ({}), {}\n", of_engine(study.study), time_name,
+      to_string(p.time),
+      asked.tokens_per_user > 0 ? fmt::format(", {} tokens/s/user", three_digits(1 / p.time.value)) : "",
+      excess_text(p.time / asked.most_time - 1),
+      to_string(p.plan) + (strategy(p.plan.strategy).exact ? "" : " (approximate)"));
+}
+
 void PlanTable::add(std::vector<std::string> cells, const Plan& plan) {
   rows_.push_back({std::move(cells), plan});
 }
@@ -164,7 +180,8 @@ std::string PlanTable::text() const {
     cells.push_back(to_string(row.plan));
     t.add(std::move(cells));
   }
-  return fitted(t) + (nobodys ? "  engines: those that have the strategy; none: no engine runs it\n" : "");
+  return fitted(t, kept_) +
+         (nobodys ? "  engines: those that have the strategy; none: no engine runs it\n" : "");
 }
 
 void print_warnings(const std::vector<Diagnostic>& warnings) {
@@ -208,10 +225,7 @@ api::SweepQuestion asked_of(const SweepOptions& o, const Provenance& made_by) {
   api::SweepQuestion q;
   q.scenario = o.scenario;
   if (o.ttl) q.most_ttl_s = asked_time("--ttl", *o.ttl).value;
-  if (o.tokens_per_user) {
-    const double ttl = 1 / *o.tokens_per_user;
-    q.most_ttl_s = q.most_ttl_s ? std::min(*q.most_ttl_s, ttl) : ttl;
-  }
+  q.least_tokens_per_s_user = o.tokens_per_user;
   if (o.ttft) q.most_ttft_s = asked_time("--ttft", *o.ttft).value;
   q.least_users = o.users;
   q.exhaustive = o.exhaustive || o.all;

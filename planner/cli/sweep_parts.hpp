@@ -80,13 +80,19 @@ class ShareColumns {
   bool calibrated_, assumed_ = false;
 };
 
+/// That no plan meets a target of time, and which is the nearest: the fastest, for the search left out what
+/// misses other targets.
+std::string missed_text(const Study& study, const SweepAnswer& answer, const std::string& time_name,
+                        const SweepQuestion& asked);
+
 /// A table of plans. Where costs are calibrated, columns say which part of each plan's time is not; where
 /// some are of strategies that no engine runs, a column names the engines, and a line below says what it is.
 class PlanTable {
  public:
-  /// `header` without the plan, which is the last column.
-  PlanTable(const Study& study, const RatedPoints& rated, std::vector<std::string> header)
-      : study_(study), rated_(rated), header_(std::move(header)) {}
+  /// `header` without the plan, which is the last column. `kept` as of fitted().
+  PlanTable(const Study& study, const RatedPoints& rated, std::vector<std::string> header,
+            std::string_view kept = {})
+      : study_(study), rated_(rated), header_(std::move(header)), kept_(kept) {}
   void add(std::vector<std::string> cells, const Plan& plan);
   std::string text() const;
 
@@ -98,6 +104,7 @@ class PlanTable {
   const Study& study_;
   const RatedPoints& rated_;
   std::vector<std::string> header_;
+  std::string_view kept_;
   std::vector<Row> rows_;
 };
 

@@ -119,7 +119,7 @@ void print_strategies(const Study& study, const SearchResult& r) {
 void print_target(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
   print_notes("  Your target: TTFT at most {}\n", to_string(asked.most_time));
   if (answer.meeting.empty()) {
-    print_notes("  no plan meets it\n\n");
+    print_notes("{}\n", missed_text(study, answer, "TTFT", asked));
     return;
   }
   PlanTable t = table(study, answer.rated);

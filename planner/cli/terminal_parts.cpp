@@ -2,12 +2,13 @@
 
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "planner/cli/interval_parts.hpp"
 
 namespace shardline::cli {
 
-std::string fitted(const Table& table) {
+std::string fitted(const Table& table, std::string_view kept) {
   // What follows from other columns, or is in the plan's text, goes first.
   static constexpr std::array<std::string_view, 21> kLeast{"source",
                                                            "computing",
@@ -30,7 +31,9 @@ std::string fitted(const Table& table) {
                                                            "stride",
                                                            "HBM bandwidth",
                                                            "GPUs"};
-  return table.text_within(output_width(), kLeast);
+  std::vector<std::string_view> least(kLeast.begin(), kLeast.end());
+  if (std::erase(least, kept) > 0) least.insert(least.end() - 1, {"TTL", "TPOT"});
+  return table.text_within(output_width(), least);
 }
 
 WorkBar::WorkBar(std::string of)

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "reports/table.hpp"
@@ -21,8 +22,9 @@ void print_notes(fmt::format_string<Values...> format, Values&&... values) {
   fmt::print("{}", wrapped_lines(fmt::format(format, std::forward<Values>(values)...), output_width()));
 }
 
-/// A table no wider than standard output, if need be without its least important columns.
-std::string fitted(const Table& table);
+/// A table no wider than standard output, if need be without its least important columns, but for the one of
+/// the name `kept`.
+std::string fitted(const Table& table, std::string_view kept = {});
 
 /// Shows on standard error, where that is a terminal, how far one long work of this thread is, until it is
 /// ended.

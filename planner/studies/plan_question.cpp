@@ -18,6 +18,7 @@
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/line_settings.hpp"
+#include "planner/studies/sweep.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -352,11 +353,8 @@ std::string target_text(const PlanQuestion& q) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
   // Under an engine that serves users wait for the prompts of others, too: the mean over an answer.
-  if (q.ttl > Seconds(0)) {
-    const std::string time =
-        fmt::format("{} at most {}", q.engine == "ideal" ? "TTL" : "TPOT", to_string(q.ttl));
-    add(q.tokens_per_user > 0 ? fmt::format("{} tokens/s/user or more ({})", q.tokens_per_user, time) : time);
-  }
+  if (q.ttl > Seconds(0))
+    add(time_target_text(q.engine == "ideal" ? "TTL" : "TPOT", q.ttl, q.tokens_per_user));
   if (q.ttft > Seconds(0)) add("TTFT at most " + to_string(q.ttft));
   return out;
 }

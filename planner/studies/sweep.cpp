@@ -121,6 +121,11 @@ SearchOptions options_of(const Study& study, const SweepQuestion& q) {
 
 }  // namespace
 
+std::string time_target_text(const std::string& name, Seconds most_time, double tokens_per_user) {
+  const std::string time = fmt::format("{} at most {}", name, to_string(most_time));
+  return tokens_per_user > 0 ? fmt::format("{} tokens/s/user or more ({})", tokens_per_user, time) : time;
+}
+
 SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
                          const std::function<void(std::uint64_t, std::uint64_t)>& progress,
                          const std::function<bool()>& go_on) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "planner/search/compare.hpp"
@@ -13,15 +14,20 @@
 namespace shardline {
 
 struct SweepQuestion {
-  Seconds most_time{0};     // TTL of a decode step, TTFT of a prefill; 0: any
-  Seconds most_ttft{0};     // of a workload, beside TPOT; 0: any
-  double least_users = 0;   // of a decode step
-  bool exhaustive = false;  // simulate every feasible configuration
-  bool keep_all = false;    // and keep them
-  int threads = 0;          // 0: all cores; results do not depend on it
+  Seconds most_time{0};        // TTL of a decode step, TTFT of a prefill; 0: any
+  double tokens_per_user = 0;  // where most_time was asked as the least tokens/s of a user; 0: it was not
+  Seconds most_ttft{0};        // of a workload, beside TPOT; 0: any
+  double least_users = 0;      // of a decode step
+  bool exhaustive = false;     // simulate every feasible configuration
+  bool keep_all = false;       // and keep them
+  int threads = 0;             // 0: all cores; results do not depend on it
   SearchJournal* journal = nullptr;
   bool has_target() const { return most_time > Seconds(0) || most_ttft > Seconds(0) || least_users > 0; }
 };
+
+/// "TPOT at most 20 ms", and where it was asked in tokens/s of a user "50 tokens/s/user or more (TPOT at most
+/// 20 ms)".
+std::string time_target_text(const std::string& name, Seconds most_time, double tokens_per_user);
 
 /// The best plan within a TTL budget.
 struct BudgetPlan {

@@ -239,7 +239,8 @@ def sweep(
     question = SweepQuestion(
         scenario=_given.path("scenario", scenario),
         scenario_text=_given.text("scenario_text", scenario_text),
-        most_ttl_s=_given.time_per_token(ttl, tokens_per_user),
+        most_ttl_s=_given.seconds("ttl", ttl),
+        least_tokens_per_s_user=_given.positive("tokens_per_user", tokens_per_user),
         most_ttft_s=_given.seconds("ttft", ttft),
         least_users=_given.whole_or_none("users", users),
         exhaustive=_given.flag("exhaustive", exhaustive) or _given.flag("all", all),

@@ -174,14 +174,6 @@ def positive(name: str, value: Any) -> Optional[float]:
     return found
 
 
-def time_per_token(ttl: Any, tokens_per_user: Any) -> Optional[float]:
-    """The stricter of two ways to say the same target."""
-    most, least = seconds("ttl", ttl), positive("tokens_per_user", tokens_per_user)
-    if least is None:
-        return most
-    return 1 / least if most is None else min(most, 1 / least)
-
-
 def run_options(
     *,
     threads: Any = 0,
