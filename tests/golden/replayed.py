@@ -77,6 +77,69 @@ def follow_saved():
     os.chdir("..")
 
 
+def follow_whole_paths():
+    """A question asked with relative paths of everything that a path can name: its file is read from any other folder, for it
+    holds whole ones; so does the text that --json has."""
+    os.makedirs("there/systems")
+    os.makedirs("away")
+    shutil.copy(f"{GOLDEN}/../models/hf/llama-3.1-8b.json", "there/its own.json")
+    shutil.copy(f"{GOLDEN}/../../hardware/catalog/h100-hgx.yaml", "there/systems/mine.yaml")
+    calibration = re.search("^calibration: (.*)$", open("there/systems/mine.yaml").read(), re.MULTILINE).group(1)
+    text = open("there/systems/mine.yaml").read()
+    shutil.copy(f"{GOLDEN}/../../hardware/calibrations/{calibration}.yaml", "there/fits.yaml")
+    open("there/systems/mine.yaml", "w").write(text.replace(f"calibration: {calibration}", "calibration: ../fits.yaml"))
+    line = ["plan", "./its own.json", "--system", "systems/mine.yaml", "--gpus", "2", "--input", "2K", "--output", "64",
+            "--engine", "ideal", "--set", "calibration=fits.yaml"]
+    answers = [subprocess.run([BINARY, *line, *more], cwd="there", capture_output=True, text=True, stdin=subprocess.DEVNULL)
+               for more in (["--save", "../away/q.yaml"], ["--save", "-"], ["--json"])]
+    for said in answers:
+        if said.returncode != 0:
+            fail(said.stderr)
+    document = json.loads(answers[2].stdout)
+    saved = open("away/q.yaml").read()
+    if not saved == answers[1].stdout == document["scenario_text"]:
+        fail(f"three files of one question: {saved}\n{answers[1].stdout}\n{document['scenario_text']}")
+    there = os.path.realpath("there")
+    for path in (f"{there}/its own.json", f"{there}/systems/mine.yaml"):
+        if path not in saved:
+            fail(f"no {path} in {saved}")
+    plan = document["plans"][0]["point"]
+    beside = re.search("^# Not in it, to be given to commands that read it:(.*)$", saved, re.MULTILINE).group(1)
+    if f"{there}/fits.yaml" not in beside:
+        fail(f"no whole path of the calibration: {beside}")
+    ran = subprocess.run(["sh", "-c", f"{BINARY} simulate q.yaml --plan {plan['plan']} --json{beside}"], cwd="away",
+                         capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if ran.returncode != 0:
+        fail(ran.stderr)
+    found = json.loads(ran.stdout)["outcome"]
+    if found["ttl_s"] is None or found["ttl_s"] != plan["ttl_s"]:
+        fail(f"another answer from another folder: {found} for {plan}")
+
+
+def follow_served():
+    """serve_command of a document plays what was found, as a shell reads it, from another folder than the trace's."""
+    saved = "it's $HOME; `touch ran`.yaml"
+    os.makedirs("asked here")
+    rows = "".join(f"{0.25 * i},{1500 + i},{20}\n" for i in range(60))
+    open("asked here/my requests.csv", "w").write("arrival_s,input_tokens,output_tokens\n" + rows)
+    line = ["plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "2K", "--output", "32", "--engine", "vllm",
+            "--any-gpus", "--slo", "ttft p99 2 s, tpot p99 100 ms", "--requests", "100", "--knob", "max_num_seqs=64,128", "--json", "--save", saved]
+    for load in (["--rate", "4/s", "--seed", "3", "--lengths", "drawn"], ["--trace", "my requests.csv"]):
+        said = subprocess.run([BINARY, *line, *load], cwd="asked here", capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if said.returncode != 0:
+            fail(said.stderr)
+        found = json.loads(said.stdout)["deployment"]["cheapest"][0]
+        if not found["met"]:
+            fail(f"not met: {found}")
+        os.chdir("asked here")
+        shell(found["serve_command"])
+        shell(found["serve_command"] + " --json > played.json")
+        played = json.load(open("played.json"))
+        os.chdir("..")
+        if played["latencies"] != found["latencies"] or os.path.exists("ran") or os.path.exists("asked here/ran"):
+            fail(f"{found['serve_command']} plays another load: {played['latencies']} for {found['latencies']}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -84,6 +147,8 @@ def main():
         shutil.copy(f"{GOLDEN}/small.yaml", scenario)
         follow_plan()
         follow_saved()
+        follow_whole_paths()
+        follow_served()
         first = subprocess.run([BINARY, "sweep", scenario, "-o", out, "--set", "device.memory.bandwidth=7 TB/s"],
                                capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if first.returncode != 0:
