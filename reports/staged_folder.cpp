@@ -15,6 +15,7 @@
 
 #include "reports/atomic_file.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/folder.hpp"
 
 namespace shardline {
 
@@ -56,11 +57,20 @@ fs::path first_missing(fs::path folder) {
 // Names of all that is not a folder, and of folders that hold nothing, within the folder.
 std::vector<std::string> contents(const fs::path& folder) {
   std::vector<std::string> out;
+  std::vector<fs::path> rest{folder};
   std::error_code error;
-  for (fs::recursive_directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
-    const bool inner =
-        i->symlink_status().type() == fs::file_type::directory && !fs::is_empty(i->path(), error);
-    if (!inner) out.push_back(i->path().lexically_relative(folder).string());
+  while (!rest.empty()) {
+    const std::vector<fs::path> entries = folder_entries(std::exchange(rest.back(), {}), error);
+    rest.pop_back();
+    for (const fs::path& entry : entries) {
+      const bool inner = fs::symlink_status(entry, error).type() == fs::file_type::directory &&
+                         !folder_entries(entry, error).empty();
+      if (inner) {
+        rest.push_back(entry);
+      } else {
+        out.push_back(entry.lexically_relative(folder).string());
+      }
+    }
   }
   return out;
 }
@@ -106,13 +116,12 @@ void refuse_what_is_no_file(const fs::path& folder, const std::string& name) {
 
 void remove_stale_stages(const fs::path& parent, const std::string& begin) {
   std::error_code error;
-  for (fs::directory_iterator i(parent, error), end; !error && i != end; i.increment(error)) {
-    const std::string name = i->path().filename().string();
+  for (const fs::path& entry : folder_entries(parent, error)) {
+    const std::string name = entry.filename().string();
     if (!name.starts_with(begin) || name.size() != begin.size() + 6) continue;
-    const int descriptor = open(i->path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int descriptor = open(entry.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) continue;
-    std::error_code ignored;
-    if (lock(descriptor) == Lock::held) fs::remove_all(i->path(), ignored);
+    if (lock(descriptor) == Lock::held) remove_folder(entry);
     close(descriptor);
   }
 }
@@ -176,8 +185,7 @@ StagedFolder::StagedFolder(const fs::path& folder) {
 StagedFolder::~StagedFolder() {
   // Closed first: to look into a folder takes a descriptor, and the process may have no other left.
   if (descriptor_ >= 0) close(descriptor_);
-  std::error_code error;
-  if (!stage_.empty()) fs::remove_all(stage_, error);
+  if (!stage_.empty()) remove_folder(stage_);
 }
 
 void StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {

@@ -168,10 +168,9 @@ void add_conversation(Collector& out, const Study& study) {
 std::vector<std::filesystem::path> scenario_files(const Catalogs& catalogs) {
   std::vector<std::filesystem::path> files;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(catalogs.scenarios, error)) {
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  for (const std::filesystem::path& entry : folder_entries(catalogs.scenarios, error)) {
+    if (entry.extension() == ".yaml") files.push_back(entry);
   }
-  std::sort(files.begin(), files.end());
   if (files.empty()) throw UserError("no scenarios in " + catalogs.scenarios.string());
   return files;
 }

@@ -1,9 +1,11 @@
 #include "sim/base/folder.hpp"
 
 #include <dirent.h>
+#include <ftw.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <string_view>
 
@@ -31,6 +33,15 @@ std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& f
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+void remove_folder(const std::filesystem::path& folder) noexcept {
+  constexpr int kDescriptors = 8;  // open at once; deeper folders are read again
+  const auto remove = [](const char* path, const struct stat*, int, FTW*) {
+    static_cast<void>(std::remove(path));
+    return 0;
+  };
+  static_cast<void>(::nftw(folder.c_str(), remove, kDescriptors, FTW_DEPTH | FTW_PHYS));
 }
 
 }  // namespace shardline

@@ -14,4 +14,8 @@ namespace shardline {
 std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder,
                                                   std::error_code& error);
 
+/// Removes the folder and all in it, as far as it can be; links are removed, not followed. Needs no memory
+/// that it could throw for want of, unlike std::filesystem::remove_all.
+void remove_folder(const std::filesystem::path& folder) noexcept;
+
 }  // namespace shardline

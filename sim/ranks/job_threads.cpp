@@ -1,5 +1,6 @@
 #include "sim/ranks/job_threads.hpp"
 
+#include <new>
 #include <system_error>
 
 #include "sim/base/argument_names.hpp"
@@ -19,6 +20,9 @@ JobThreads::JobThreads(std::size_t threads, DoJob job)
     try {
       threads_.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
+      if (threads_.empty()) throw;
+      break;
+    } catch (const std::bad_alloc&) {  // those that run already would end the process
       if (threads_.empty()) throw;
       break;
     }

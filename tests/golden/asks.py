@@ -43,6 +43,10 @@ def questions():
     cases["evaluate to a document"] = ["evaluate", "priced.csv", "--system", "h200-hgx", "--json"]
     cases["evaluate to a table"] = ["evaluate", "priced.csv", "--system", "h200-hgx", "--csv", "priced_rows.csv"]
     cases["verify by strategy"] = ["verify", "all"]
+    # Prompts of which many share a beginning, so that steps are of many lengths.
+    prompts = "".join(f"{20 * i},{512 * (2 + i % 40)},1,{i % 97 * 100}-{i % 97 * 100 + i % 40} {10**6 + i}\n" for i in range(20_000 if QUICK else 200_000))
+    signals.write("prompts.csv", "arrival_ms,input_tokens,output_tokens,block_ids\n" + prompts)
+    cases["thresholds of prompts"] = ["thresholds", f"{ROOT}/tests/golden/rings.yaml", "--trace", "prompts.csv", "--threads", "1", "--json"]
     if QUICK:
         # A quarter of the chunks: in half of the time a busy machine comes to what follows their lowering, too.
         return {name: [a.replace("prefill_chunk=4", "prefill_chunk=16") for a in arguments] for name, arguments in cases.items()}
