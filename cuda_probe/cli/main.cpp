@@ -92,11 +92,11 @@ constexpr Command kExecute{"execute", "Run schedules on GPUs and compare with th
                            prepare<ExecuteArguments, declare, run_schedules>};
 constexpr std::array kCommands{&kList, &kRun, &kExecute};
 
-constexpr cli::Meaning kExitCodes[] = {{"0", "fine"},
-                                       {"1", "a bug of ours, or a failing GPU"},
-                                       {"2", "bad input, or output that could not be written"},
-                                       {"3", "nothing to run on"}};
-constexpr cli::Meaning kEnvironment[] = {
+constexpr Meaning kExitCodes[] = {{"0", "fine"},
+                                  {"1", "a bug of ours, or a failing GPU"},
+                                  {"2", "bad input, or output that could not be written"},
+                                  {"3", "nothing to run on"}};
+constexpr Meaning kEnvironment[] = {
     {kDataVariable, "folder of models, systems, engines and scenarios, in place of the installed one"}};
 
 // Most of them are a GPU's.

@@ -31,7 +31,7 @@ constexpr const char* kDrafts =
     "--set 'speculative.acceptance={p: 0.8, g: 0.9}' (of a model with a module that drafts)";
 
 // As vLLM, SGLang and TensorRT-LLM, their benchmarks and AIConfigurator call them, underscores as hyphens.
-constexpr cli::Meaning kOtherNames[] = {
+constexpr Meaning kOtherNames[] = {
     {"--model", kModel},
     {"--model-path", kModel},
     {"-m", kModel},
@@ -183,10 +183,10 @@ constexpr cli::Meaning kOtherNames[] = {
 
 }  // namespace
 
-std::span<const cli::Meaning> other_names() { return kOtherNames; }
+std::span<const Meaning> other_names() { return kOtherNames; }
 
 std::string meant_option(const std::string& found, const std::vector<std::string>& options) {
-  const std::optional<std::string> here = cli::name_here(kOtherNames, options, found);
+  const std::optional<std::string> here = name_here(kOtherNames, options, found);
   if (here && here->starts_with("its name here")) return *here;  // other sentences are of the command line
   // Two hyphens that all names have would count as letters in common.
   const auto bare = [](const std::string& option) { return option.substr(option.find_first_not_of('-')); };

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "reports/cli/name_here.hpp"
+#include "sim/base/option_names.hpp"
 
 namespace shardline::api {
 
 /// As Program::other_names: of several of one name the first that the command has counts.
-std::span<const cli::Meaning> other_names();
+std::span<const Meaning> other_names();
 
 /// Of an option that is none of `options`, all with their two hyphens: "its name here is --input", or without
 /// hyphens "did you mean users?", or where no name is near "expected one of: ...".

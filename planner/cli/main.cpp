@@ -15,6 +15,7 @@
 namespace {
 
 using namespace shardline::cli;
+using shardline::Meaning;
 
 constexpr std::array kCommands{
     &kPlanCommand,     &kServeCommand,      &kSweepCommand,     &kSimulateCommand,

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/option_names.hpp"
+
 namespace shardline::cli {
 
 /// What a shell offers for a value, beside names.
@@ -31,12 +33,6 @@ struct ArgumentText {
 struct CommandText {
   std::string name, summary, example;
   std::deque<ArgumentText> arguments;  // those that Argument refers to stay where they are
-};
-
-/// Something numbered or named that has a meaning: an exit code, a variable of the environment.
-struct Meaning {
-  const char* name;
-  const char* meaning;
 };
 
 struct ProgramText {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reports/cli/name_here.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/option_names.hpp"
 
 namespace shardline::cli {
 

@@ -1,4 +1,4 @@
-#include "reports/cli/name_here.hpp"
+#include "sim/base/option_names.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cctype>
 #include <string_view>
 
-namespace shardline::cli {
+namespace shardline {
 
 std::optional<std::string> name_here(std::span<const Meaning> others, std::span<const std::string> names,
                                      const std::string& name) {
@@ -25,4 +25,4 @@ std::optional<std::string> name_here(std::span<const Meaning> others, std::span<
   return std::nullopt;
 }
 
-}  // namespace shardline::cli
+}  // namespace shardline
