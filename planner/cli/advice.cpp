@@ -37,6 +37,19 @@ bool is_scenario(const std::string& word) {
   return word.ends_with(".yaml") || word.ends_with(".yml") || among(scenario_names(), word);
 }
 
+bool names_system(const std::string& word) { return among(offered_systems(), word); }
+
+bool names_engine(const std::string& word) {
+  const std::vector<std::string> known = offered_engines();
+  return std::any_of(known.begin(), known.end(), [&](const std::string& engine) {
+    return engine == word || engine.starts_with(word + " ");
+  });
+}
+
+bool names_plan(const std::string& word) {
+  return word.find(':') != std::string::npos && among(offered_strategies(), word.substr(0, word.find(':')));
+}
+
 bool names_model(const std::string& word) {
   std::error_code error;
   return among(offered_models(), word) || looks_like_repository(without_address(word)) ||
@@ -70,6 +83,13 @@ std::vector<std::string> advice_on(const std::string& command, const std::string
         fmt::format("{} is a model, and sweep reads scenarios: shardline plan {} with the same options asks "
                     "in one line",
                     word, shell_word(word))};
+  const bool of_a_line = asks_in_a_line || command == "explain" || command == "compare";
+  if (of_a_line && names_system(word))
+    return {fmt::format("{} is a system: --system {}", word, shell_word(word))};
+  if (of_a_line && names_engine(word))
+    return {fmt::format("{} is an engine: --engine {}", word, shell_word(word))};
+  if ((of_a_line || command == "simulate") && names_plan(word))
+    return {fmt::format("{} is a plan: --plan {}", word, shell_word(word))};
   if (is_size(word))
     return {
         "sizes are part of a plan's text, --plan tensor:tpa=8,tpf=8,batch=4, which simulate, explain and "

@@ -15,6 +15,12 @@ std::vector<std::string> advice_on(const std::string& command, const std::string
 /// Whether the word is a file of YAML or the name of a shipped scenario.
 bool is_scenario(const std::string& word);
 
+/// Whether the word is a system of the catalogue; an engine, "vllm 0.24.0" or "vllm"; a plan's text with
+/// sizes.
+bool names_system(const std::string& word);
+bool names_engine(const std::string& word);
+bool names_plan(const std::string& word);
+
 /// Whether the word is a name of the catalogue, a repository of Hugging Face, or where a config.json lies.
 bool names_model(const std::string& word);
 

@@ -239,8 +239,7 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
     made_by.document->set(api::to_json(result));
   }
   if (e.simulated.misfit) {
-    fmt::print(stderr, "{} does not fit {}: {}\n", to_string(e.simulated.plan), study.study.system.name,
-               *e.simulated.misfit);
+    print_misfit(study, e.simulated);
     return 3;
   }
   print_warnings(e.simulated.unread);

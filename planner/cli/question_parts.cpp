@@ -143,6 +143,13 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
     throw UserError(fmt::format("--plan is given {} time{}: expected {}", plans.size(),
                                 plans.size() == 1 ? "" : "s",
                                 wanted == 1 ? "one plan" : "two plans to compare"));
+  if (names_plan(named))
+    throw UserError({Diagnostic{
+        {},
+        fmt::format("{} is a plan: its question comes first", named),
+        {fmt::format("shardline {0} SCENARIO --plan {1}, or {0} MODEL --system h200-hgx --gpus 8 --input 32K "
+                     "--output 1K --plan {1}",
+                     wanted == 1 ? "explain" : "compare", shell_word(named))}}});
   if (line.given()) {
     if (line.system.empty() || line.input.empty())
       throw UserError({Diagnostic{

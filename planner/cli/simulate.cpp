@@ -326,8 +326,7 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
                       study_with_settings(o.scenario, o.costs, o.engine, study.study.model.name)));
   set_document(o, scenario, study, simulated, made_by);
   if (simulated.misfit) {
-    fmt::print(stderr, "{} does not fit {}: {}\n", to_string(simulated.plan), study.study.system.name,
-               *simulated.misfit);
+    print_misfit(study, simulated);
     return 3;
   }
   print_warnings(simulated.unread);

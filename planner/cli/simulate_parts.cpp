@@ -262,6 +262,13 @@ std::string outcome_text(const Study& study, const Plan& plan, const PlanTimes& 
       prefill ? requests_on(t.users, plan.gpus()) : users_on(fmt::format("{:.0f}", t.users), plan.gpus()));
 }
 
+void print_misfit(const Study& study, const SimulatedPlan& simulated) {
+  fmt::print(stderr, "{}",
+             wrapped_messages(fmt::format("{} does not fit {}: {}\n", to_string(simulated.plan),
+                                          study.study.system.name, *simulated.misfit),
+                              error_width()));
+}
+
 std::string write_timeline(const Study& study, Evaluator& e, const Plan& plan, OutputFolder& files) {
   constexpr int kPictured = 32;              // ranks of the picture
   constexpr std::size_t kTraceOps = 20'000;  // of all ranks in the trace: some 10 MB

@@ -24,6 +24,9 @@ std::string rate_text(const Study& study, double tokens_per_s_gpu);
 /// "TPOT 18.6 ms (-21/+22 %), TTFT 2.4 s (-11/+40 %), 73.10 tokens/s/GPU, 12 users on 8 GPUs".
 std::string outcome_text(const Study& study, const Plan& plan, const PlanTimes& times);
 
+/// On standard error, why the plan does not fit.
+void print_misfit(const Study& study, const SimulatedPlan& simulated);
+
 /// A Perfetto trace (to be opened in ui.perfetto.dev) of all ranks of a stage, and a picture of one rank, or
 /// of one for each class. Returns what the trace leaves out, empty where nothing. `evaluator` is of the
 /// study's case, the plan passes check.

@@ -20,30 +20,14 @@ struct Named {
   std::string options;
 };
 
-bool among(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-bool is_plan(const std::string& word) {
-  return word.find(':') != std::string::npos && among(offered_strategies(), word.substr(0, word.find(':')));
-}
-
-// With its version or without: "vllm 0.24.0", "vllm".
-bool is_engine(const std::string& word) {
-  const std::vector<std::string> known = offered_engines();
-  return std::any_of(known.begin(), known.end(), [&](const std::string& engine) {
-    return engine == word || engine.starts_with(word + " ");
-  });
-}
-
 void add_word(const std::string& word, Named& out) {
   if (is_scenario(word))
     out.scenarios.push_back(word);
-  else if (among(offered_systems(), word))
+  else if (names_system(word))
     out.systems.push_back(word);
-  else if (is_engine(word))
+  else if (names_engine(word))
     out.engines.push_back(word);
-  else if (is_plan(word))
+  else if (names_plan(word))
     out.plans.push_back(word);
   else if (names_model(word))
     out.models.push_back(word);

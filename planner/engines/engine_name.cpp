@@ -18,6 +18,15 @@ EngineName engine_name(const std::string& text) {
   const std::size_t version = std::min(text.find_first_not_of(kBetween, blank), text.size());
   const std::size_t end = text.find_last_not_of(kBetween) + 1;
   EngineName out{text.substr(first, blank - first), text.substr(version, end - std::min(version, end))};
+  const auto digit = [&](std::size_t i) {
+    return i < out.name.size() && out.name[i] >= '0' && out.name[i] <= '9';
+  };
+  const std::size_t hyphen = out.name.find('-');  // "vllm-0.24.0", but not "tensorrt-llm"
+  if (out.version.empty() && hyphen != std::string::npos &&
+      (digit(hyphen + 1) || (out.name[hyphen + 1] == 'v' && digit(hyphen + 2)))) {
+    out.version = out.name.substr(hyphen + 1);
+    out.name.resize(hyphen);
+  }
   if (out.version.size() > 1 && (out.version[0] == 'v' || out.version[0] == 'V') && out.version[1] >= '0' &&
       out.version[1] <= '9')
     out.version.erase(0, 1);

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "planner/strategies/strategy.hpp"
@@ -124,8 +126,33 @@ void read_item(std::string_view whole, std::string_view item, Plan& plan, std::v
 
 namespace {
 
+// "tensor:tpa=8,tpf=8" of "TP8" and "tp-8", "pipeline:pp=2,tpa=4,tpf=4" of "tp4pp2"; empty of other names.
+std::string in_plan_text(const std::string& name) {
+  int tp = 0, pp = 0;
+  const char* at = name.data();
+  const char* const last = at + name.size();
+  while (at != last) {
+    const auto small = [&](std::ptrdiff_t i) {
+      return last - at > i ? std::tolower(static_cast<unsigned char>(at[i])) : 0;
+    };
+    int& degree = small(0) == 'p' ? pp : tp;
+    if ((small(0) != 't' && small(0) != 'p') || small(1) != 'p' || degree != 0) return "";
+    at += 2;
+    if (at != last && std::string_view("-_ =").find(*at) != std::string_view::npos) ++at;
+    const auto [end, error] = std::from_chars(at, last, degree);
+    if (error != std::errc{} || degree < 1 || degree > kMost) return "";
+    at = end;
+    while (at != last && std::string_view("-_ ,x+").find(*at) != std::string_view::npos) ++at;
+  }
+  if (tp == 0 && pp == 0) return "";
+  const std::string shards = fmt::format("tpa={0},tpf={0}", std::max(tp, 1));
+  return pp > 1 ? fmt::format("pipeline:pp={},{}", pp, shards) : "tensor:" + shards;
+}
+
 // Tables number their rows, but no row is remembered.
 std::vector<std::string> with_hint(const std::string& name, std::vector<std::string> details) {
+  if (const std::string text = in_plan_text(name); !text.empty())
+    return {fmt::format("{} of engines is {} here", name, text)};
   if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos)
     details.emplace_back("a plan is named by its text, which tables have beside its number");
   return details;
