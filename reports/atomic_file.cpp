@@ -176,8 +176,10 @@ Destination destination_of(const std::filesystem::path& file) {
   return out;
 }
 
+// `printed`: to a standard stream, whose reader may go while other files of the command are still to be
+// written.
 void write_all(int descriptor, const std::filesystem::path& file, std::string_view text,
-               AfterInterrupt interrupt) {
+               AfterInterrupt interrupt, bool printed = false) {
   constexpr std::size_t kPiece = std::size_t{1} << 22;  // milliseconds
   while (!text.empty()) {
     if (interrupt == AfterInterrupt::refuse && interrupted())
@@ -185,6 +187,7 @@ void write_all(int descriptor, const std::filesystem::path& file, std::string_vi
     if (interrupt == AfterInterrupt::refuse) check_cancelled();
     const ssize_t n = ::write(descriptor, text.data(), std::min(text.size(), kPiece));
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && printed && outlasted(errno)) return;
     if (n < 0) fail(file, errno);
     text.remove_prefix(static_cast<std::size_t>(n));
   }
@@ -195,7 +198,7 @@ void write_through(const Destination& to, const std::filesystem::path& file, std
   if (to.stream >= 0) {
     if (to.stream <= STDERR_FILENO && std::fflush(to.stream == STDOUT_FILENO ? stdout : stderr) != 0)
       fail(file, errno);
-    return write_all(to.stream, file, text, interrupt);
+    return write_all(to.stream, file, text, interrupt, true);
   }
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
   if (descriptor < 0) fail(file, errno);
@@ -235,6 +238,10 @@ void catch_interrupts(bool end_late) {
   g_ended_late = end_late;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
+  // Whoever has left the terminal is not to find half of what was written; `nohup` means that it goes on.
+  if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  // A parent that ignores it would make a fault of a reader that goes.
+  std::signal(SIGPIPE, SIG_DFL);
   // A file beyond `ulimit -f` is then a write that fails, told and tidied up after like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   // Who starts programs and does not want to hear how they ended hands that on: nobody would know whether

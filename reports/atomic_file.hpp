@@ -38,9 +38,9 @@ void refuse_to_overwrite(std::string_view option, const std::filesystem::path& o
 /// else, or if nothing can be written there.
 void make_output_folder(const std::filesystem::path& folder);
 
-/// After this, Ctrl-C (SIGINT) and SIGTERM only set the flag that interrupted() shows; a second one ends the
-/// program. With `end_late`, work that has not ended 0.4 s later is ended, with exit code 128 and the number
-/// of the signal, but never while an InOneStep lives.
+/// After this, Ctrl-C (SIGINT), SIGTERM and SIGHUP (but where it is ignored) only set the flag that
+/// interrupted() shows; a second one ends the program. With `end_late`, work that has not ended 0.4 s later
+/// is ended, with exit code 128 and the number of the signal, but never while an InOneStep lives.
 void catch_interrupts(bool end_late = false);
 bool interrupted();
 /// The number of the signal; 0: none came.

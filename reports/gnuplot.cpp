@@ -83,8 +83,16 @@ std::optional<std::string> run_gnuplot(const MemoryFile& script, const MemoryFil
   posix_spawn_file_actions_adddup2(&files, script.descriptor(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&files, output.descriptor(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&files, log.descriptor(), STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t taken;  // signals that this program ignores
+  sigemptyset(&taken);
+  for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&taken, number);
+  posix_spawnattr_setsigdefault(&attributes, &taken);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t child = 0;
-  const int error = posix_spawnp(&child, "gnuplot", &files, nullptr, arguments.data(), environ);
+  const int error = posix_spawnp(&child, "gnuplot", &files, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (error == ENOENT) return "gnuplot was not found in PATH; install the Debian package gnuplot-nox";
   if (error != 0) return fmt::format("gnuplot did not start: {}", std::strerror(error));

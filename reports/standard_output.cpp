@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -25,6 +26,62 @@ void reserve_standard_streams() {
 }
 
 namespace {
+
+// A standard stream of which nobody reads any more.
+struct Outlasting {
+  int descriptor;
+  std::atomic<bool> unread = false;
+};
+Outlasting g_output{STDOUT_FILENO}, g_error{STDERR_FILENO};
+bool g_outlasts = false;  // from before the threads of a command
+
+// All of it, or less and errno. What nobody reads counts as written: fmt throws where printing fails, and the
+// files that a command was to write after that would be lost.
+ssize_t write_while_read(void* cookie, const char* text, std::size_t size) {
+  auto& stream = *static_cast<Outlasting*>(cookie);
+  std::size_t done = 0;
+  while (done < size && !stream.unread) {
+    const ssize_t n = ::write(stream.descriptor, text + done, size - done);
+    if (n < 0 && errno == EPIPE) stream.unread = true;
+    if (n < 0 && errno != EPIPE && errno != EINTR) return static_cast<ssize_t>(done);
+    done += static_cast<std::size_t>(n < 0 ? 0 : n);
+  }
+  return static_cast<ssize_t>(size);
+}
+
+std::FILE* outlasting(Outlasting& stream, int buffering) {
+  std::FILE* const made = fopencookie(
+      &stream, "w", {.read = nullptr, .write = write_while_read, .seek = nullptr, .close = nullptr});
+  if (made != nullptr) std::setvbuf(made, nullptr, buffering, BUFSIZ);
+  return made;
+}
+
+}  // namespace
+
+void outlast_readers() {
+  std::FILE* const output = outlasting(g_output, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
+  std::FILE* const error = outlasting(g_error, _IONBF);
+  if (output == nullptr || error == nullptr) return;  // no memory: they end it as before
+  std::fflush(stdout);
+  stdout = output;
+  stderr = error;
+  g_outlasts = true;
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool outlasted(int error) {
+  if (error != EPIPE || !g_outlasts) return false;
+  g_output.unread = true;
+  return true;
+}
+
+namespace {
+
+// As if the reader's going had.
+void end_unread() {
+  std::signal(SIGPIPE, SIG_DFL);
+  std::raise(SIGPIPE);
+}
 
 std::atomic<int> g_silent = 0;  // how many SilentOutput there are
 
@@ -94,6 +151,7 @@ int after_output(std::string_view program, int code) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
   const int error = errno;
+  if (code == 0 && !standard_output_failed() && (g_output.unread || g_error.unread)) end_unread();
   if (flushed && !standard_output_failed()) return code == 0 && standard_error_failed() ? kLostOutput : code;
   // A failure before this one left its mark on the stream, but not its reason.
   say(fmt::format("{}: cannot write standard output{}\n", program,

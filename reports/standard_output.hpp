@@ -15,6 +15,12 @@ inline constexpr int kLostOutput = 2;
 /// then receive what is printed; this gives the number to a descriptor that refuses.
 void reserve_standard_streams();
 
+/// For work that writes files: who reads what is printed, and goes (`| head`), does not end it before they are
+/// written. What is printed from then on is dropped, and after_output() ends as a closed pipe ends a program.
+void outlast_readers();
+/// Whether this fault of a write to a standard stream is such a reader's, and no loss.
+bool outlasted(int error);
+
 /// While it lives, what is printed on standard output goes nowhere.
 class SilentOutput {
  public:
@@ -61,6 +67,7 @@ bool standard_error_failed();
 
 /// Call last in main: empties the buffer of standard output. Returns `code`, or kLostOutput with a message to
 /// standard error if any of what was printed was lost; kLostOutput, too, where warnings of a success were.
+/// Where a reader was outlasted and the work is done, SIGPIPE ends the process.
 int after_output(std::string_view program, int code);
 
 }  // namespace shardline

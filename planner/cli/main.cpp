@@ -1,6 +1,6 @@
 // shardline: the table of its commands, in the order of the help
-// (exit codes: 0 fine, 1 our bug, 2 bad input, too little memory, lost output, 3 no plan, 130 and 143 a
-// signal).
+// (exit codes: 0 fine, 1 our bug, 2 bad input, too little memory, lost output, 3 no plan, 129, 130 and
+// 143 a signal).
 #include <fmt/format.h>
 
 #include <array>
@@ -28,7 +28,7 @@ constexpr Meaning kExitCodes[] = {
     {"1", "a bug of ours"},
     {"2", "bad input, more memory needed than --memory, or output that could not be written"},
     {"3", "no plan fits or meets the target"},
-    {"130", "interrupted (SIGINT); 143: ended (SIGTERM). What is whole is kept"}};
+    {"130", "interrupted (SIGINT); 143: ended (SIGTERM); 129: hung up (SIGHUP). What is whole is kept"}};
 constexpr Meaning kEnvironment[] = {
     {shardline::kDataVariable,
      "folder of models, systems, engines and scenarios, in place of the installed one"},

@@ -129,9 +129,9 @@ struct Program {
 };
 
 /// Parses a command line, runs the command that it names and turns faults into exit codes: 1 for a bug, 2 for
-/// bad input or lost output, 128 and its number after a signal (130: SIGINT, 143: SIGTERM), else what the
-/// command returns. Not in the help, for packages: `--man-page [COMMAND]` and `--completion SHELL` print what
-/// command_text.hpp makes of the table.
+/// bad input or lost output, 128 and its number after a signal (130: SIGINT, 143: SIGTERM, 129: SIGHUP), else
+/// what the command returns. Not in the help, for packages: `--man-page [COMMAND]` and `--completion SHELL`
+/// print what command_text.hpp makes of the table.
 int run_program(const Program& program, int argc, char** argv);
 
 }  // namespace shardline::cli

@@ -10,10 +10,12 @@ namespace shardline::cli {
 
 OutputClaims::OutputClaims(const CLI::App& command, const CommandText& text, bool json) {
   std::string option, file;  // what has standard output
+  bool files = false;        // whether others are written
   for (const ArgumentText& a : text.arguments) {
     if (!a.output && !a.document) continue;
     for (const std::string& value : option_of(command, a.names.front()).results()) {
       if (value.empty()) continue;
+      files |= a.output || !DocumentOutput::is_standard(value);
       if (a.output) {
         if (value == "-")
           throw UserError(a.names.front() + " -: expected a folder, standard output is one file");
@@ -28,6 +30,7 @@ OutputClaims::OutputClaims(const CLI::App& command, const CommandText& text, boo
       file = value;
     }
   }
+  if (files) outlast_readers();
   if (option.empty()) return;
   if (json)
     throw UserError(option + " " + file + ": standard output has the document of --json; name a file");

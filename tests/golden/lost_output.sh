@@ -64,4 +64,29 @@ else
   [ ! -e limited ] || fail "a folder that is not whole"
   ! ls -A | grep 'shardline-' || fail "left behind"
 fi
+if [ "$program" = shardline ]; then
+  # A reader that goes, as head does, is no loss: files that were asked for are written all the same, and nothing is
+  # said. Its pipe is closed before the command prints.
+  unread() {  # file that is to be there, arguments
+    local file=$1 code
+    shift
+    echo 0 > code
+    { "$binary" "$@" 2> stderr < /dev/null || echo $? > code; } | true
+    code=$(cat code)
+    [ "$code" -eq 141 ] || { cat stderr; fail "exit $code where nobody reads: $*"; }
+    [ -s "$file" ] || fail "$file is lost where nobody reads: $*"
+    ! grep -v '^warning: ' stderr || fail "a reader that goes is no fault: $*"
+    ! ls -A | grep 'shardline-' || fail "left behind: $*"
+  }
+  unread unread/deepseek-r1/manifest.json sweep "$small" --threads 1 -o unread
+  unread unread2/manifest.json validate kv_runahead --no-sensitivity -o unread2
+  unread unread3/latencies.csv serve "${line[@]}" --plan tensor:tpa=2,tpf=2 --rate 5/s --requests 100 -o unread3
+  unread unread.yaml plan "${line[@]}" --save unread.yaml
+  unread question.yaml list models  # where none is to be written, it ends the work
+  # Both streams, and a parent that ignores the signal.
+  (trap '' PIPE; "$binary" sweep "$small" --threads 1 -o unread4 2>&1 < /dev/null | true) || true
+  [ -s unread4/deepseek-r1/manifest.json ] || fail "lost where nobody reads both streams"
+  (trap '' PIPE; "$binary" list models 2> stderr < /dev/null | true) || true
+  [ ! -s stderr ] || { cat stderr; fail "a closed pipe is told"; }
+fi
 echo "lost output is noticed"

@@ -1,4 +1,4 @@
-"""A signal in the middle of long work: every command ends within half a second, with 130 or 143 and a line that says
+"""A signal in the middle of long work: every command ends within half a second, with 130, 143 or 129 and a line that says
 what was kept, and leaves nothing half-written. Usage: signals.py BINARY"""
 import os
 import random
@@ -126,7 +126,7 @@ def main():
         os.link("gemm.csv", "measured/gemm.csv")
         faults = [f"no long question of {name}" for name in sorted(commands() - {words[0] for words in cases.values()})]
         for i, (name, arguments) in enumerate(cases.items()):
-            faults.append(check(name, arguments, (signal.SIGINT, signal.SIGTERM)[i % 2]))
+            faults.append(check(name, arguments, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[i % 3]))
         faults = [f for f in faults if f]
         for fault in faults:
             print("FAILED:", fault)
