@@ -85,6 +85,11 @@ void end_unread() {
 
 std::atomic<int> g_silent = 0;  // how many SilentOutput there are
 
+// Too few files may be open.
+[[noreturn]] void fail_to_keep(int error) {
+  throw UserError(std::string("cannot keep standard output: ") + std::strerror(error));
+}
+
 }  // namespace
 
 bool SilentOutput::any() { return g_silent.load() > 0; }
@@ -92,10 +97,11 @@ bool SilentOutput::any() { return g_silent.load() > 0; }
 SilentOutput::SilentOutput() {
   std::fflush(stdout);
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  kept_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  SL_CHECK(nowhere >= 0 && kept_ >= 0, "/dev/null can be opened and standard output kept");
-  dup2(nowhere, STDOUT_FILENO);
-  close(nowhere);
+  kept_ = nowhere < 0 ? -1 : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  const int error = errno;
+  if (kept_ >= 0) dup2(nowhere, STDOUT_FILENO);
+  if (nowhere >= 0) close(nowhere);
+  if (kept_ < 0) fail_to_keep(error);
   ++g_silent;
 }
 
@@ -124,7 +130,7 @@ DocumentOutput::DocumentOutput(std::filesystem::path file) : file_(std::move(fil
   SL_CHECK(g_document == nullptr, "standard output has one document");
   std::fflush(stdout);
   kept_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  if (kept_ < 0) throw UserError(std::string("cannot keep standard output: ") + std::strerror(errno));
+  if (kept_ < 0) fail_to_keep(errno);
   dup2(STDERR_FILENO, STDOUT_FILENO);
   g_document = this;
 }

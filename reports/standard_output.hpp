@@ -15,8 +15,9 @@ inline constexpr int kLostOutput = 2;
 /// then receive what is printed; this gives the number to a descriptor that refuses.
 void reserve_standard_streams();
 
-/// For work that writes files: who reads what is printed, and goes (`| head`), does not end it before they are
-/// written. What is printed from then on is dropped, and after_output() ends as a closed pipe ends a program.
+/// For work that writes files: who reads what is printed, and goes (`| head`), does not end it before they
+/// are written. What is printed from then on is dropped, and after_output() ends as a closed pipe ends a
+/// program.
 void outlast_readers();
 /// Whether this fault of a write to a standard stream is such a reader's, and no loss.
 bool outlasted(int error);

@@ -283,8 +283,7 @@ KernelList parse_kernel_list(const std::string& file_name, const std::string& te
 
 std::vector<std::string> kernel_list_names(const std::filesystem::path& catalog_dir) {
   std::vector<std::string> out;
-  std::error_code error;
-  for (const std::filesystem::path& entry : folder_entries(catalog_dir.parent_path() / "kernels", error)) {
+  for (const std::filesystem::path& entry : entries_if_there(catalog_dir.parent_path() / "kernels")) {
     if (entry.extension() == ".yaml") out.push_back(entry.stem().string());
   }
   std::sort(out.begin(), out.end());

@@ -246,8 +246,7 @@ EngineProfile read_engine(const Document& document) {
 
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> out;
-  std::error_code error;
-  for (const std::filesystem::path& entry : folder_entries(folder, error)) {
+  for (const std::filesystem::path& entry : entries_if_there(folder)) {
     if (entry.extension() == ".yaml") out.push_back(entry);
   }
   return out;

@@ -25,8 +25,7 @@ Catalogs shipped_catalogs() {
 
 std::vector<std::string> scenario_names() {
   std::vector<std::string> names;
-  std::error_code error;
-  for (const std::filesystem::path& entry : folder_entries(shipped_catalogs().scenarios, error)) {
+  for (const std::filesystem::path& entry : entries_if_there(shipped_catalogs().scenarios)) {
     if (entry.extension() == ".yaml") names.push_back(entry.stem().string());
   }
   std::sort(names.begin(), names.end());

@@ -9,6 +9,8 @@
 #include <memory>
 #include <string_view>
 
+#include "sim/base/error.hpp"
+
 namespace shardline {
 
 std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder,
@@ -42,6 +44,14 @@ void remove_folder(const std::filesystem::path& folder) noexcept {
     return 0;
   };
   static_cast<void>(::nftw(folder.c_str(), remove, kDescriptors, FTW_DEPTH | FTW_PHYS));
+}
+
+std::vector<std::filesystem::path> entries_if_there(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::vector<std::filesystem::path> out = folder_entries(folder, error);
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw UserError("cannot read the folder " + folder.string() + ": " + error.message());
+  return out;
 }
 
 }  // namespace shardline

@@ -18,4 +18,8 @@ std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& f
 /// that it could throw for want of, unlike std::filesystem::remove_all.
 void remove_folder(const std::filesystem::path& folder) noexcept;
 
+/// The same; none where the folder is not there. Throws UserError where it cannot be read: a name that was
+/// not seen would be unknown.
+std::vector<std::filesystem::path> entries_if_there(const std::filesystem::path& folder);
+
 }  // namespace shardline

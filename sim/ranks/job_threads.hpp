@@ -1,6 +1,7 @@
 // Threads of one process that do jobs as they are given. sim/README.md [S19].
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -36,21 +37,22 @@ struct FinishedJob {
 /// of this ends them, as they ask.
 class JobThreads {
  public:
-  /// On fewer where the system makes no more. Throws std::system_error where it makes none.
+  /// On fewer where the system makes no more; where it makes none, whoever waits does the jobs.
   JobThreads(std::size_t threads, DoJob job);
   ~JobThreads();
   JobThreads(const JobThreads&) = delete;
   JobThreads& operator=(const JobThreads&) = delete;
 
-  std::size_t count() const { return threads_.size(); }
+  std::size_t count() const { return std::max<std::size_t>(threads_.size(), 1); }
   void push(std::uint64_t id, std::string job);
   /// What was finished since the last call.
   std::vector<FinishedJob> finished();
-  /// Returns once a job is finished, and after `most` in any case.
+  /// Returns once a job is finished, and after `most` in any case where there are threads.
   void wait(std::chrono::microseconds most);
 
  private:
   void work();
+  void do_next(std::unique_lock<std::mutex>& lock);
 
   DoJob job_;
   const CancelQuestion* outer_;
@@ -61,6 +63,7 @@ class JobThreads {
   std::condition_variable given_, done_;
   std::deque<std::pair<std::uint64_t, std::string>> waiting_;
   std::vector<FinishedJob> finished_;
+  std::size_t unfinished_ = 0;  // of those that were given
   std::atomic<bool> stop_ = false;
   std::vector<std::thread> threads_;
 };

@@ -21,6 +21,7 @@ RUNS = [
     ["serve", *LINE, "--plan", "tensor:tpa=2,tpf=2", "--users", "4", "--think", "1 s", "--requests", "20", "-o", "out"],
     ["serve", *LINE, "--plan", "tensor:tpa=2,tpf=2", "--slo", "ttft p99 2 s", "--requests", "50", "--json"],
     ["plan", *LINE, "--save", "out/question.yaml"],
+    ["plan", *LINE, "--engine", "vllm", "--rate", "5/s", "--slo", "ttft p99 2 s", "--requests", "100", "--threads", "2", "--save", "out/question.yaml"],
     ["explain", *LINE, "--plan", "tensor:tpa=2,tpf=2"],
     ["compare", *LINE, "--plan", "tensor:tpa=2,tpf=2", "--plan", "tensor:tpa=1,tpf=1"],
     ["sweep", "NO-SUCH-NAME"],
@@ -100,13 +101,14 @@ def at_which(count, samples):
 def without_threads():
     """As many as the system makes, and a note; the same answer. How many runs were wrong."""
     faults = 0
-    question = ["sweep", f"{GOLDEN}/small.yaml", "--threads", "8", "-o", "out"]
-    whole, *fewer = [run(question, MOST_THREADS=str(most)) for most in (0, 1, 2, 4)]
-    for ended in fewer:
-        note = b"the system makes no more threads" in ended.stderr
-        if ended.returncode != whole.returncode or ended.stdout != whole.stdout or not note:
-            faults += 1
-            print(f"FAILED: fewer threads: exit {ended.returncode} (whole: {whole.returncode}): {ended.stderr[-300:]!r}")
+    deployment = ["plan", *LINE, "--engine", "vllm", "--rate", "5/s", "--slo", "ttft p99 2 s", "--requests", "100", "--threads", "8"]
+    for question in (["sweep", f"{GOLDEN}/small.yaml", "--threads", "8", "-o", "out"], deployment):
+        whole, *fewer = [run(question, MOST_THREADS=str(most)) for most in (0, 1, 2, 4)]
+        for ended in fewer:
+            note = b"the system makes no more threads" in ended.stderr
+            if ended.returncode != whole.returncode or ended.stdout != whole.stdout or not note:
+                faults += 1
+                print(f"FAILED: {question[0]} on fewer threads: exit {ended.returncode} (whole: {whole.returncode}): {ended.stderr[-300:]!r}")
     return faults
 
 
