@@ -18,6 +18,7 @@
 #include "reports/standard_output.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline {
 
@@ -268,8 +269,16 @@ std::string interrupted_text(std::string_view program) {
                      g_resumable ? "; the same command goes on where it was" : "");
 }
 
-void write_file(const std::filesystem::path& file, std::string_view text, AfterInterrupt interrupt) {
+void refuse_to_lose(const std::filesystem::path& file, std::string_view instead) {
+  if (was_read(file))
+    throw UserError(fmt::format("cannot write {}: this file is read; written, it would be lost; {}",
+                                file.string(), instead));
+}
+
+void write_file(const std::filesystem::path& file, std::string_view text, AfterInterrupt interrupt,
+                IfRead if_read) {
   const Destination to = destination_of(file);
+  if (if_read == IfRead::refuse) refuse_to_lose(to.file, "name another");
   if (to.written_through) return write_through(to, file, text, interrupt);
   replace_file(to.file, file, text, interrupt);
 }

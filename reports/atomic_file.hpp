@@ -13,12 +13,16 @@ namespace shardline {
 /// measurement is worth keeping as far as it went.
 enum class AfterInterrupt : std::uint8_t { refuse, write };
 
+/// What becomes of a file that was read (was_read(), sim/base/read_text.hpp): most writings would lose it,
+/// some bring it up to date.
+enum class IfRead : std::uint8_t { refuse, replace };
+
 /// Writes `text` under a temporary name beside `file`, then renames. A symbolic link stays, and the file that
 /// it leads to is replaced. Devices and pipes are written to, never replaced; so is what standard output or
 /// standard error goes to, after what was printed before; "-" is standard output. Throws UserError (path and
 /// reason) on a full disk, an unwritable folder or an interrupt; leaves no temporary file then.
 void write_file(const std::filesystem::path& file, std::string_view text,
-                AfterInterrupt interrupt = AfterInterrupt::refuse);
+                AfterInterrupt interrupt = AfterInterrupt::refuse, IfRead if_read = IfRead::refuse);
 
 /// The same of a file of a folder that is made at `stage` and will be at `place`, which its reader knows:
 /// messages name place / name. Makes the folders that `name` lies in.
@@ -33,6 +37,9 @@ void make_folder_of(const std::filesystem::path& file);
 /// stand for none.
 void refuse_to_overwrite(std::string_view option, const std::filesystem::path& out,
                          const std::vector<std::string>& inputs);
+
+/// Throws UserError where the file is there and was read. `instead`: what to do, in words.
+void refuse_to_lose(const std::filesystem::path& file, std::string_view instead);
 
 /// Creates the folder and its parents. Throws UserError if that fails, or if the name is taken by something
 /// else, or if nothing can be written there.

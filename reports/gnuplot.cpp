@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reports/plot.hpp"
 #include "sim/base/cancel.hpp"
@@ -90,8 +91,15 @@ std::optional<std::string> run_gnuplot(const MemoryFile& script, const MemoryFil
   for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&taken, number);
   posix_spawnattr_setsigdefault(&attributes, &taken);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  // A terminal of somebody's own, which may not be there, comes before the script's.
+  std::vector<char*> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!std::string_view(*entry).starts_with("GNUTERM=")) environment.push_back(*entry);
+  }
+  environment.push_back(nullptr);
   pid_t child = 0;
-  const int error = posix_spawnp(&child, "gnuplot", &files, &attributes, arguments.data(), environ);
+  const int error =
+      posix_spawnp(&child, "gnuplot", &files, &attributes, arguments.data(), environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (error == ENOENT) return "gnuplot was not found in PATH; install the Debian package gnuplot-nox";

@@ -50,6 +50,7 @@ void OutputFolder::write(const std::string& name, std::string_view text, bool ex
     if (const auto fault = not_a_file_name(part.string()))
       throw UserError(fmt::format("a file of {} cannot have a name that {}", folder_.string(), *fault));
   }
+  refuse_to_lose(folder_ / path, "choose another folder");
   write_staged_file(stage_.path(), folder_, path, text);
   if (executable) let_run(stage_.path() / path);
   written_[name] = manifest_entry(text);

@@ -169,7 +169,9 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   as_a_whole_ = (!there || only_known(place_)) && !stands_in(place_) &&
                 access(place_.parent_path().c_str(), W_OK | X_OK) == 0;
   const fs::path beside = as_a_whole_ ? place_.parent_path() : place_;
-  const std::string begin = as_a_whole_ ? "." + place_.filename().string() + kStage : kStage;
+  constexpr std::size_t kLongest = 200;  // bytes of a name of 255 that leave room for those around it
+  const std::string begin =
+      as_a_whole_ ? "." + place_.filename().string().substr(0, kLongest) + kStage : kStage;
   remove_stale_stages(beside, begin);
   std::string name = (beside / (begin + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) fail(place_, errno);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -12,6 +13,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 #include "calibrate/rows.hpp"
 #include "planner/cli/calibrate_engine.hpp"
@@ -53,8 +55,16 @@ std::string band_cell(const ErrorBand& b) {
 
 // Reproducible where SOURCE_DATE_EPOCH says when it is.
 std::string today() {
-  const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
-  const std::time_t now = fixed != nullptr ? static_cast<std::time_t>(std::atoll(fixed)) : std::time(nullptr);
+  constexpr long long kEnd = 253'402'300'799;  // of the year 9999
+  const std::string_view fixed =
+      std::getenv("SOURCE_DATE_EPOCH") == nullptr ? "" : std::getenv("SOURCE_DATE_EPOCH");
+  long long seconds = 0;
+  const auto [end, error] = std::from_chars(fixed.data(), fixed.data() + fixed.size(), seconds);
+  const bool whole = error == std::errc{} && end == fixed.data() + fixed.size();
+  if (!fixed.empty() && !(whole && seconds >= 0 && seconds <= kEnd))
+    throw UserError(
+        fmt::format("SOURCE_DATE_EPOCH={}: expected seconds since 1970, from 0 to {}", fixed, kEnd));
+  const std::time_t now = fixed.empty() ? std::time(nullptr) : static_cast<std::time_t>(seconds);
   return fmt::format("{:%Y-%m-%d}", fmt::gmtime(now));
 }
 
@@ -243,7 +253,10 @@ void check(const CalibrateArguments& a) {
   if (a.play && a.engine.empty())
     throw UserError("--play is for measured serving: expected --engine beside it");
   refuse_idle_options(a);
-  refuse_to_overwrite("-o", a.out, a.measurements);
+  std::vector<std::string> lost = a.measurements;
+  // Of a whole system the file holds the system with its calibration; what the system names may be renewed.
+  if (a.part || a.power) lost.push_back(a.system);
+  refuse_to_overwrite("-o", a.out, lost);
   refuse_to_overwrite("--csv", a.csv, a.measurements);
   if (!a.csv.empty() &&
       std::filesystem::path(a.csv).lexically_normal() == std::filesystem::path(a.out).lexically_normal())
@@ -252,8 +265,9 @@ void check(const CalibrateArguments& a) {
 
 int run(const CalibrateArguments& a, const Provenance& made_by) {
   check(a);
+  const std::string date = today();
   if (!a.engine.empty())
-    return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, today(), a.play}, made_by);
+    return calibrate_engine({a.measurements, a.engine, a.source, a.out, a.csv, date, a.play}, made_by);
   if (a.system.empty()) throw UserError("expected --system, whose kernels were measured, or --engine");
   if (a.power) return calibrate_power({a.measurements, a.system, a.source, a.out, a.folds}, made_by);
   const std::filesystem::path file = system_file(a.system, shipped_catalogs().systems);
@@ -270,7 +284,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
   for (const std::string& n : tables.names) names += (names.empty() ? "" : ", ") + n;
   c.source = a.source.empty() ? names : a.source;
   c.hash = tables.hash;
-  c.date = today();
+  c.date = date;
   c.version = made_by.version;
 
   set_document(system.name, tables, result, a.folds, made_by);
@@ -296,7 +310,7 @@ int run(const CalibrateArguments& a, const Provenance& made_by) {
                      calibration_yaml(c)
                : whole;
     make_folder_of(a.out);
-    write_file(a.out, all);
+    write_file(a.out, all, AfterInterrupt::refuse, IfRead::replace);
     print_notes("  wrote {}\n", a.out);
   }
   if (!a.plots.empty()) {

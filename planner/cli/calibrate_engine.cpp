@@ -248,7 +248,7 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
     const std::string whole = with_host_yaml(text, fit.host, fit, details, source);
     parse_engine(asked.out, whole);  // what is written can be read
     make_folder_of(asked.out);
-    write_file(asked.out, whole);
+    write_file(asked.out, whole, AfterInterrupt::refuse, IfRead::replace);
     print_notes("  wrote {}\n", asked.out);
   }
   return 0;

@@ -95,7 +95,7 @@ int calibrate_power(const CalibratePower& asked, const Provenance& made_by) {
   set_document(asked, fit, notes, made_by);
   if (!asked.out.empty()) {
     make_folder_of(asked.out);
-    write_file(asked.out, power_yaml(fit.power));
+    write_file(asked.out, power_yaml(fit.power), AfterInterrupt::refuse, IfRead::replace);
     print_notes("  wrote {}\n", asked.out);
   }
   return 0;

@@ -129,6 +129,10 @@ int run_deployment(const PlanOptions& o, const Provenance& made_by) {
 int run(const PlanOptions& o, const Provenance& made_by) {
   std::vector<std::string> read{o.model, o.question.system, o.engine.engine};
   if (!o.trace.empty()) read.push_back(o.trace);
+  constexpr std::string_view kCalibration = "calibration=";
+  for (const std::string& setting : o.engine.settings) {
+    if (setting.starts_with(kCalibration)) read.push_back(setting.substr(kCalibration.size()));
+  }
   refuse_to_overwrite("--save", o.save, read);
   if (!o.slo.empty()) return run_deployment(o, made_by);
   const api::PlanQuestion asked = asked_of(o);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "planner/plan/case.hpp"
+#include "sim/base/read_text.hpp"
 
 namespace shardline {
 
@@ -65,6 +66,7 @@ TraceSize size_of(const std::string& trace, const std::function<void(std::uint64
     throw UserError(trace + ": not a regular file: a trace is read twice, first for its length and faults");
   std::ifstream file(trace);
   if (!file) throw UserError(trace + ": cannot be read");
+  note_read(trace);
   TraceReader reader(file, trace);
   TraceSize out;
   for (TraceRequest row; reader.next(row); ++out.requests) {

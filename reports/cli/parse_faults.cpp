@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -165,12 +166,26 @@ UserError given_twice(const ProgramText& text, std::span<const std::string> word
 
 }  // namespace
 
+namespace {
+
+// CLI11 takes 010 for 8 and 0x10 for 16, as C does and nobody else.
+std::optional<long long> decimal_of(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  long long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
 CLI::Validator whole_number(long long least, long long most) {
   return {[=](std::string& text) {
-            const std::optional<long long> count = count_of(text);
-            if (!count || *count < least || *count > most)
+            const auto plain = decimal_of(text);
+            const auto value = plain ? plain : count_of(text);
+            if (!value || *value < least || *value > most)
               return fmt::format("expected a whole number from {} to {}, found {}", least, most, text);
-            text = std::to_string(*count);
+            text = std::to_string(*value);
             return std::string{};
           },
           fmt::format("INT in [{} - {}]", least, most)};

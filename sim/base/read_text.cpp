@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -27,6 +28,7 @@ Sha256 g_digest;
 
 using Pipe = std::pair<dev_t, ino_t>;
 std::map<Pipe, std::string> g_kept;
+std::set<std::pair<dev_t, ino_t>> g_read;  // regular files
 int g_keepers = 0;
 
 bool pipes_are_kept() {
@@ -102,7 +104,9 @@ PipesKept::PipesKept() {
 
 PipesKept::~PipesKept() {
   const std::lock_guard lock(g_mutex);
-  if (--g_keepers == 0) g_kept.clear();
+  if (--g_keepers > 0) return;
+  g_kept.clear();
+  g_read.clear();
 }
 
 std::string digest_of_texts_read() {
@@ -118,7 +122,10 @@ std::string read_text(const std::filesystem::path& file, std::size_t most) {
   std::optional<std::string> kept = pipe ? kept_text(*pipe) : std::nullopt;
   std::string text = kept ? std::move(*kept) : text_in(file, most);
   if (text.size() > most) refuse_longer(file, most);
-  if (pipe) keep(*pipe, text);
+  if (pipe)
+    keep(*pipe, text);
+  else
+    note_read(file);
   add_to_digest(text);
   return text;
 }
@@ -130,6 +137,20 @@ std::uintmax_t text_size(const std::filesystem::path& file, std::size_t most) {
     return error ? 0 : size;
   }
   return pipe_at(file) && pipes_are_kept() ? read_text(file, most).size() : 0;
+}
+
+void note_read(const std::filesystem::path& file) {
+  struct stat found {};
+  if (stat(file.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return;
+  const std::lock_guard lock(g_mutex);
+  if (g_keepers > 0) g_read.emplace(found.st_dev, found.st_ino);
+}
+
+bool was_read(const std::filesystem::path& file) {
+  struct stat found {};
+  if (stat(file.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return false;
+  const std::lock_guard lock(g_mutex);
+  return g_read.contains({found.st_dev, found.st_ino});
 }
 
 }  // namespace shardline

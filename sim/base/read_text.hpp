@@ -22,8 +22,8 @@ inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 std::string read_text(const std::filesystem::path& file, std::size_t most);
 
 /// While one lives, read_text() gives each time what a pipe or a device had the first time: files of a
-/// question are read more than once, and what came out of a pipe does not come again. For the whole process;
-/// where one lives within another, they share.
+/// question are read more than once, and what came out of a pipe does not come again; and which regular files
+/// were read is known. For the whole process; where one lives within another, they share.
 class PipesKept {
  public:
   PipesKept();
@@ -39,5 +39,11 @@ std::uintmax_t text_size(const std::filesystem::path& file, std::size_t most);
 /// SHA-256 over all that read_text() has given to this process so far, in its order: what an answer was made
 /// from, whichever files those were.
 std::string digest_of_texts_read();
+
+/// For what is read in another way.
+void note_read(const std::filesystem::path& file);
+/// Whether this regular file, by whatever name, was given by read_text() or noted in this process: written,
+/// it would be lost.
+bool was_read(const std::filesystem::path& file);
 
 }  // namespace shardline

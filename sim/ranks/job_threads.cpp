@@ -24,9 +24,6 @@ JobThreads::JobThreads(std::size_t threads, DoJob job)
       break;
     } catch (const std::bad_alloc&) {
       break;
-    } catch (const std::bad_alloc&) {  // those that run already would end the process
-      if (threads_.empty()) throw;
-      break;
     }
   }
 }

@@ -135,6 +135,8 @@ done
 if command -v gnuplot > /dev/null; then
   (trap '' CHLD; TMPDIR=/dev/null/none exec "$binary" conversation "$golden/talk.yaml" -o quiet) > stdout 2> stderr < /dev/null
   [ -s quiet/llama-3.1-70b/ttft.png ] || { cat stdout; fail "no picture where SIGCHLD is ignored"; }
+  GNUTERM=x11 DISPLAY='' "$binary" conversation "$golden/talk.yaml" -o mine > stdout 2> stderr < /dev/null
+  [ -s mine/llama-3.1-70b/ttft.png ] || { cat stdout; fail "no picture beside a terminal of somebody's own"; }
 fi
 
 # Ctrl-C in the middle of a long sweep.

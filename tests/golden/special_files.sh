@@ -4,6 +4,7 @@
 set -euo pipefail
 export LC_ALL=C
 binary=$(realpath "$1")
+small=$(realpath "$(dirname "$0")/small.yaml")
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 cd "$work"
@@ -95,6 +96,17 @@ for out in /dev/full "$work" loop; do
   refused 'cannot write' evaluate gemm.csv --system h200-hgx --csv "$out"
 done
 
+# The day that files are dated with.
+for day in x -1 1e5 99999999999999999999 253402300800; do
+  SOURCE_DATE_EPOCH=$day refused "SOURCE_DATE_EPOCH=$day: expected" "${fit[@]}" --part -o dated.yaml
+done
+SOURCE_DATE_EPOCH=253402300799 run "${fit[@]}" --part -o dated.yaml
+grep -q 9999-12-31 dated.yaml || fail "another day: $(grep date dated.yaml)"
+# Whole numbers are decimal.
+run serve "${fixed[@]}" --rate 5/s --requests 010
+grep -q '10 requests' stdout || fail "010 is not ten"
+refused 'found 0x10' serve "${fixed[@]}" --rate 5/s --requests 0x10
+
 # A question that was saved is the question that was asked.
 run sweep question.yaml -o swept
 [ -s swept/llama-3.1-8b/manifest.json ] || fail "a saved question cannot be swept"
@@ -162,6 +174,49 @@ for most in 4 5 6 7 8; do
   ! find . -name '*.shardline-*' | grep . || fail "left behind with $most files"
   rm -rf few
 done
+
+# The same of a document and of many files that are read: never a fault of ours, nor an engine that is not known.
+for most in 4 5 6 7 8; do
+  for command in "explain ${fixed[*]} --json" "sweep $small"; do
+    code=0
+    (exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n "$most"; exec "$binary" $command) > stdout 2> stderr < /dev/null || code=$?
+    [ "$code" -eq 0 ] || [ "$code" -eq 2 ] || fail "exit $code with $most files: $command"
+    ! grep unknown stderr || fail "a folder that cannot be read is empty with $most files: $command"
+  done
+done
+
+# What a run reads it does not write, however the file came to be read: in place of a table, a system, a calibration,
+# and among the files of an output folder.
+unchanged() {  # FILE, words of the message, arguments
+  local file=$1 words=$2
+  shift 2
+  cp "$file" before
+  refused "$words" "$@"
+  cmp "$file" before || fail "$file, which was read, was written: $*"
+}
+cp gemm.csv rows.csv
+"$binary" calibrate gemm.csv --system ./system.yaml --part -o part.yaml > /dev/null < /dev/null
+unchanged system.yaml 'this file is read' evaluate gemm.csv --system ./system.yaml --csv system.yaml
+ln system.yaml other_name.yaml
+unchanged system.yaml 'this file is read' evaluate gemm.csv --system ./system.yaml --csv other_name.yaml
+unchanged part.yaml 'this file is read' evaluate gemm.csv --system ./system.yaml --set calibration=part.yaml --csv part.yaml
+unchanged part.yaml 'this file is read' plan "${line[@]}" --set calibration=part.yaml --save ./part.yaml
+unchanged system.yaml 'this file is read' calibrate gemm.csv --system ./system.yaml --part -o system.yaml
+mkdir traced
+printf '%s\n' arrival_s,input_tokens,output_tokens 0,100,10 1,100,10 2,100,10 > traced/latencies.csv
+unchanged traced/latencies.csv 'traced/latencies.csv: this file is read' serve "${fixed[@]}" --trace traced/latencies.csv -o traced
+[ "$(ls traced)" = latencies.csv ] || fail "files beside one that is read: $(ls traced)"
+mv traced/latencies.csv traced/trace.json
+(cd traced && unchanged trace.json 'this file is read' serve "${fixed[@]}" --trace trace.json -o .)
+# A calibration takes the place of the one before.
+run calibrate gemm.csv --system ./system.yaml -o system.yaml || fail "a system cannot be calibrated in its place"
+run calibrate gemm.csv --system ./system.yaml -o system.yaml || fail "nor once more"
+
+# Names as long as a name can be, of folders too.
+long=$(printf 'x%.0s' $(seq 255))
+run serve "${fixed[@]}" --rate 5/s --requests 50 -o "$long" || fail "a folder with a name of 255 bytes"
+run serve "${fixed[@]}" --rate 5/s --requests 50 -o "$long" || fail "the same once more"
+rm -r "$long"
 
 # The journal of a long sweep is a file of its own: what else has its name is neither written to, waited for nor removed.
 long=(sweep prefill_405b_gb200_1m --exhaustive --threads 2)
