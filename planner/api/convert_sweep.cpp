@@ -167,8 +167,9 @@ shardline::SweepQuestion question_for(const Study& study, const SweepQuestion& a
   };
   const bool prefill = study.study.batch.kind() == StepKind::prefill;
   if (prefill && (asked.most_ttl_s || asked.least_tokens_per_s_user || asked.least_users))
-    throw UserError(fmt::format("{} and {} are for steps that decode; this one is a prefill: {}",
-                                argument_name("ttl"), argument_name("users"), argument_name("ttft")));
+    throw UserError(fmt::format("{}, {} and {} are for steps that decode; this one is a prefill: {}",
+                                argument_name("ttl"), argument_name("tokens-per-user"),
+                                argument_name("users"), argument_name("ttft")));
   if (!prefill && asked.most_ttft_s && workload_of(study) == nullptr)
     throw UserError(fmt::format("{} is for prefills and for workloads; this one decodes: {}",
                                 argument_name("ttft"), argument_name("ttl")));

@@ -1,13 +1,42 @@
 #include "planner/cli/commands.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/profile.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/listing.hpp"
 #include "planner/studies/simulated_plan.hpp"
+#include "sim/base/read_text.hpp"
 #include "sim/base/shell_word.hpp"
 
 namespace shardline::cli {
+
+namespace {
+
+constexpr std::array<const char*, 3> kAsked{"thresholds", "partition", "conversation"};
+
+// Shipped scenarios with the key at its top; with none of kAsked where `key` is null: those that sweep.
+std::vector<std::string> scenarios_with(const char* key) {
+  std::vector<std::string> out;
+  for (const std::string& name : scenario_names()) {
+    const std::string text =
+        "\n" + read_text(shipped_catalogs().scenarios / (name + ".yaml"), kLargestDocument);
+    const auto has = [&](const char* k) { return text.find(fmt::format("\n{}:", k)) != std::string::npos; };
+    if (key == nullptr ? std::none_of(kAsked.begin(), kAsked.end(), has) : has(key)) out.push_back(name);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> offered_sweeps() { return scenarios_with(nullptr); }
+std::vector<std::string> offered_thresholds() { return scenarios_with(kAsked[0]); }
+std::vector<std::string> offered_partitions() { return scenarios_with(kAsked[1]); }
+std::vector<std::string> offered_conversations() { return scenarios_with(kAsked[2]); }
 
 std::vector<std::string> offered_models() {
   std::vector<std::string> names;

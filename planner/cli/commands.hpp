@@ -20,6 +20,11 @@ std::vector<std::string> offered_models();
 std::vector<std::string> offered_systems();
 std::vector<std::string> offered_engines();     // and "ideal"
 std::vector<std::string> offered_strategies();  // and "all"
+/// Shipped scenarios, by what they ask: plans to be compared, or what these three commands answer.
+std::vector<std::string> offered_sweeps();
+std::vector<std::string> offered_thresholds();
+std::vector<std::string> offered_partitions();
+std::vector<std::string> offered_conversations();
 
 /// --costs: calibrated or parameters; empty: as the scenario says.
 void add_costs(Arguments& arguments, std::string& costs);

@@ -143,7 +143,7 @@ Plot plot(const Study& study, const std::vector<TurnTime>& turns, const Provenan
 void declare(Arguments& a, ConversationOptions& o) {
   a.add("scenario", o.scenario, "Scenario file with a conversation, or the name of a shipped one")
       .required()
-      .offers(scenario_names)
+      .offers(offered_conversations)
       .files();
   add_costs(a, o.costs);
   a.add("-o,--out", o.out, "Folder for turns.csv and the plot").output_folder();

@@ -80,7 +80,7 @@ void print(const Study& study, const HandoffStudy& s) {
 void declare(Arguments& a, HandoffOptions& o) {
   a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
       .required()
-      .offers(scenario_names)
+      .offers(offered_sweeps)
       .files();
   a.add("--prefill", o.prefill, "Text of the plan that prefills, as sweep prints it").required();
   a.add("--decode", o.decode, "Text of the plan that decodes").required();

@@ -177,7 +177,7 @@ long long spacing_of(const std::string& text, const PartitionGrid& grid) {
 void declare(Arguments& a, PartitionOptions& o) {
   a.add("scenario", o.scenario, "Scenario file with a partition, or the name of a shipped one")
       .required()
-      .offers(scenario_names)
+      .offers(offered_partitions)
       .files();
   a.add("-o,--out", o.out, "Folder for the lookup table (JSON), all lengths (CSV) and the plot")
       .output_folder();

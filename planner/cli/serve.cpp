@@ -35,7 +35,7 @@ void declare(Arguments& a, ServeOptions& o) {
   a.add("scenario", o.scenario,
         "Scenario file, or the name of a shipped scenario; with --system a model, as of plan")
       .required()
-      .offers(scenario_names)
+      .offers(offered_sweeps)
       .files();
   a.add("--plan", o.plan, "Plan text, as plan and sweep print it; default: the best of the line's answer");
   a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);

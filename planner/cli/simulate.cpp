@@ -270,7 +270,7 @@ void print(const Study& study, const SimulatedPlan& s, int copies) {
 void declare(Arguments& a, SimulateOptions& o) {
   a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
       .required()
-      .offers(scenario_names)
+      .offers(offered_sweeps)
       .files();
   a.add("--plan", o.plan, "Plan text, as sweep prints it").required();
   a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);

@@ -30,7 +30,7 @@ void require_target(const Study& study, const SweepOptions& o) {
 void declare(Arguments& a, SweepOptions& o) {
   a.add("scenario", o.scenario, "Scenario file, or the name of a shipped scenario")
       .required()
-      .offers(scenario_names)
+      .offers(offered_sweeps)
       .files();
   a.add("-o,--out", o.out, "Folder for frontier.csv, plots and page (none: print only)").output_folder();
   a.add("--ttl", o.ttl, "Your token-to-token latency target, for instance \"20 ms\"");

@@ -248,7 +248,7 @@ std::string times_text(const ThresholdStudy& d) {
 void declare(Arguments& a, ThresholdsOptions& o) {
   a.add("scenario", o.scenario, "Scenario file with thresholds, or the name of a shipped one")
       .required()
-      .offers(scenario_names)
+      .offers(offered_thresholds)
       .files();
   add_context(a, o.context);
   add_costs(a, o.costs);

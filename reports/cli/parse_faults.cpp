@@ -118,18 +118,25 @@ std::vector<std::string> second_command(const ProgramText& text, std::span<const
   return {};
 }
 
-// A value with a space leaves its second word as an argument of its own.
-std::vector<std::string> quoted_with_option(std::span<const std::string> words, const std::string& word) {
-  if (word.starts_with('-')) return {};
-  for (std::size_t i = 2; i < words.size(); ++i) {
-    const std::string &option = words[i - 2], &value = words[i - 1];
-    if (words[i] != word || !option.starts_with("--") || option.find('=') != std::string::npos ||
-        value.starts_with("-"))
-      continue;
-    return {fmt::format("if it belongs to {}: a value with a space needs quotes, {} {}", option, option,
-                        shell_word(value + " " + word))};
+// A value with spaces leaves the words behind its first one as arguments of their own: of the first of them
+// the whole value is said, up to the next option, of the others nothing.
+std::optional<std::vector<std::string>> quoted_with_option(std::span<const std::string> words,
+                                                           const std::string& word) {
+  if (word.starts_with('-')) return std::nullopt;
+  for (std::size_t option = 0; option + 2 < words.size(); ++option) {
+    if (!words[option].starts_with("--") || words[option].find('=') != std::string::npos) continue;
+    std::string value;
+    std::size_t end = option + 1;
+    for (; end < words.size() && !words[end].starts_with("-"); ++end)
+      value += (value.empty() ? "" : " ") + words[end];
+    const auto behind = words.subspan(option + 1, end - option - 1);
+    if (behind.size() < 2) continue;
+    if (word == behind[1])
+      return {{fmt::format("if it belongs to {0}: a value with a space needs quotes, {0} {1}", words[option],
+                           shell_word(value))}};
+    if (std::find(behind.begin() + 2, behind.end(), word) != behind.end()) return std::vector<std::string>{};
   }
-  return {};
+  return std::nullopt;
 }
 
 UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<const std::string> words,
@@ -141,7 +148,13 @@ UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<con
     std::vector<std::string> details;
     if (advice != nullptr) details = advice(of, word, words);
     if (details.empty()) details = second_command(text, words);
-    if (details.empty()) details = quoted_with_option(words, word);
+    if (details.empty()) {
+      if (auto quoted = quoted_with_option(words, word)) {
+        details = std::move(*quoted);
+        // Said with the first word of its value, which may stand in it again.
+        if (!faults.empty() && (details.empty() || details == faults.back().details)) continue;
+      }
+    }
     if (command != nullptr && details.empty() && word.starts_with('-') && !word.starts_with("--"))
       details.push_back(fmt::format("{} {} --help lists its options", text.name, of));
     if (command != nullptr && details.empty()) details.push_back("for instance " + command->example);
