@@ -118,8 +118,7 @@ bool alike(std::string_view a, std::string_view b) {
 
 std::string with_own_files(const std::string& repository) {
   return fmt::format(
-      "or give its files: hf download {} config.json hf_quant_config.json --local-dir DIR, then ./DIR (hf "
-      "auth "
+      "give its files: hf download {} config.json hf_quant_config.json --local-dir DIR, then ./DIR (hf auth "
       "login first where its owner grants access)",
       repository);
 }
@@ -217,7 +216,7 @@ Model published_model(const std::string& repository, const std::filesystem::path
       throw UserError({Diagnostic{
           {},
           fmt::format("which matrices of {} are in {} is not known here", p.repository, to_string(p.stored)),
-          {with_own_files(repository)}}});
+          {"or " + with_own_files(repository)}}});
     Model m = load_model(std::string(p.model), catalog_dir);
     m.checkpoint = types_of(p);
     m.source = fmt::format("Hugging Face {} config.json; {}", p.repository, m.source);  // which one is served
@@ -236,7 +235,7 @@ Model published_model(const std::string& repository, const std::filesystem::path
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
   std::vector<std::string> details = meant_by(repository, known);
-  details.push_back(with_own_files(repository));
+  details.push_back((details.empty() ? "" : "or ") + with_own_files(repository));
   throw UserError({Diagnostic{
       {},
       fmt::format("unknown model {}: no such folder, and no configuration of such a repository is known here",

@@ -145,8 +145,13 @@ std::string in_plan_text(const std::string& name) {
     while (at != last && std::string_view("-_ ,x+").find(*at) != std::string_view::npos) ++at;
   }
   if (tp == 0 && pp == 0) return "";
+  const LaunchedAs launched = pp > 1 ? LaunchedAs::pipeline : LaunchedAs::tensor;
+  const auto all = strategies();
+  const auto row = std::find_if(all.begin(), all.end(),
+                                [&](const Strategy* s) { return s->launched_as == launched && s->decodes; });
+  if (row == all.end()) return "";
   const std::string shards = fmt::format("tpa={0},tpf={0}", std::max(tp, 1));
-  return pp > 1 ? fmt::format("pipeline:pp={},{}", pp, shards) : "tensor:" + shards;
+  return fmt::format("{}:{}{}", (*row)->name, pp > 1 ? fmt::format("pp={},", pp) : "", shards);
 }
 
 // Tables number their rows, but no row is remembered.
