@@ -8,6 +8,7 @@
 #include "planner/plan/timed.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "sim/base/folder.hpp"
 
 namespace shardline::probe_cli {
 

@@ -10,6 +10,7 @@
 #include "planner/cli/plan_notes.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "reports/plot.hpp"
+#include "reports/terminal.hpp"
 #include "reports/trace.hpp"
 #include "sim/base/cancel.hpp"
 

@@ -12,8 +12,8 @@
 #include <numeric>
 #include <random>
 
-#include "planner/scenario/data_folder.hpp"
 #include "planner/scenario/scenario.hpp"
+#include "planner/scenario/shipped.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
