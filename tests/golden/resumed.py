@@ -33,10 +33,10 @@ def start(**more):
                             stderr=subprocess.PIPE, text=True, **more)
 
 
-def without_journal():
-    """Where a journal cannot be written, none is promised."""
+def without_journal(seconds):
+    """Where a journal cannot be written, none is promised. A sweep that takes so many seconds has one after the first."""
     process = start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)))
-    time.sleep(3)  # more than what a sweep without a journal takes at most
+    time.sleep((1 + seconds) / 2)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate()
     if process.returncode != 143 or "goes on" in said or os.path.exists("out"):
@@ -75,12 +75,14 @@ def same(one, other):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        begin = time.monotonic()
         whole = run()
+        seconds = time.monotonic() - begin
         if whole.returncode != 0 or journals():
             fail(f"exit {whole.returncode}, {journals()}: {whole.stderr}")
         shutil.move("out", "whole")
 
-        without_journal()
+        without_journal(seconds)
         kill(signal.SIGKILL, 0.3)
         if not journals():
             fail("kill -9 left no journal")
