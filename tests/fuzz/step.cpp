@@ -106,7 +106,8 @@ void check_numbers(const fuzz::StepCase& step) {
   const Check done = cli::run_case(cli::verify_case_of(*step.study, step.plan));
   if (done.passed()) return;
   for (const std::string& fault : done.faults) std::fprintf(stderr, "%s\n", fault.c_str());
-  std::fprintf(stderr, "error %g: %s\n", done.max_error_double, done.worst.c_str());
+  std::fprintf(stderr, "error %g, float %g: %s\n", done.max_error_double,
+               static_cast<double>(done.max_error_float), done.worst.c_str());
   require(false, "ranks compute what one device does, and are charged for it");
 }
 
