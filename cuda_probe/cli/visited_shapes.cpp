@@ -8,6 +8,7 @@
 #include "planner/plan/timed.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "planner/studies/ring_timing.hpp"
 #include "sim/base/folder.hpp"
 
 namespace shardline::probe_cli {
@@ -122,14 +123,6 @@ void add_sweep(Collector& out, const Case& c, const SearchOptions& o) {
       }
     }
   }
-}
-
-Plan ring_plan(StrategyId id, int cp, int tpa) {
-  Plan p;
-  p.strategy = id;
-  p.cp = cp;
-  p.tpa = p.tpf = tpa;
-  return p;
 }
 
 void add_prefill(Collector& out, Case c, int cp, int tpa, Segment request) {

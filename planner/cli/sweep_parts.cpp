@@ -1,6 +1,4 @@
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/cli/plan_miss.hpp"
-#include "planner/cli/plan_notes.hpp"
 
 #include <fmt/format.h>
 

@@ -18,6 +18,8 @@ struct Worker {
       : study(c), evaluator(study, AllReduceRule::fastest, std::move(cache)) {}
 };
 
+}  // namespace
+
 Plan ring_plan(StrategyId id, int ranks, int tpa) {
   Plan p;
   p.strategy = id;
@@ -25,8 +27,6 @@ Plan ring_plan(StrategyId id, int ranks, int tpa) {
   p.tpa = p.tpf = tpa;
   return p;
 }
-
-}  // namespace
 
 RingTimer ring_timer(const Case& c, int tpa, int threads) {
   const std::size_t count = thread_count(threads);

@@ -7,6 +7,9 @@
 
 namespace shardline {
 
+/// Of `ranks` context-parallel ranks of `tpa` GPUs each.
+Plan ring_plan(StrategyId id, int ranks, int tpa);
+
 /// Prefills of one request each on `ranks` context-parallel ranks of `tpa` GPUs. `c` is a prefill case and
 /// must outlive the timer; its requests are ignored. Results do not depend on the threads (0: all cores).
 RingTimer ring_timer(const Case& c, int tpa, int threads);

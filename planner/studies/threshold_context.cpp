@@ -16,6 +16,8 @@
 #include "planner/studies/study_memory.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/read_text.hpp"
+#include "sim/queue/quantiles.hpp"
 
 namespace shardline {
 
@@ -27,10 +29,7 @@ constexpr int kPrices = 9;
 
 // Cached tokens that a replica can hold beside a step of `fresh`.
 long long room_of(const Case& c, int ranks, int tpa, long long fresh) {
-  Plan plan;
-  plan.strategy = strategy_id("ring_pass_kv");
-  plan.cp = ranks;
-  plan.tpa = plan.tpf = tpa;
+  const Plan plan = ring_plan(strategy_id("ring_pass_kv"), ranks, tpa);
   Case step = c;
   const auto beside = [&](long long cached) {
     step.batch = prefill_batch({{cached, fresh}});
@@ -71,12 +70,6 @@ class PrefixCache {
   std::vector<BlockHash> chain_;
   std::vector<KvBlock> held_;
 };
-
-double quantile_99(std::vector<double> v) {
-  const auto nth = v.begin() + static_cast<std::ptrdiff_t>((v.size() * 99 + 99) / 100 - 1);
-  std::nth_element(v.begin(), nth, v.end());
-  return *nth;
-}
 
 struct Latency {
   double mean = 0, p99 = 0;
@@ -135,10 +128,10 @@ class Context {
   }
   // Of the judged half.
   Latency latency(const std::vector<double>& spent) const {
-    std::vector<double> ttft = times_to_first(all_.requests, stretch_, spent);
-    ttft.erase(ttft.begin(), ttft.begin() + static_cast<std::ptrdiff_t>(judged_));
-    return {std::accumulate(ttft.begin(), ttft.end(), 0.0) / static_cast<double>(ttft.size()),
-            quantile_99(ttft)};
+    const std::vector<double> ttft = times_to_first(all_.requests, stretch_, spent);
+    RunQuantiles judged;
+    for (std::size_t i = judged_; i < ttft.size(); ++i) judged.add(ttft[i]);
+    return {judged.mean(), judged.quantile(0.99)};
   }
   double total(const std::vector<double>& spent, std::size_t from = 0) const {
     return std::accumulate(spent.begin() + static_cast<std::ptrdiff_t>(from), spent.end(), 0.0);
@@ -276,6 +269,7 @@ ContextRing play(const Study& study, const ThresholdStudy& found, const RingThre
 std::vector<TraceRequest> read_prompts(const ContextQuestion& q, int threads) {
   std::ifstream file(q.trace);
   if (!file) throw UserError(q.trace + ": cannot be read");
+  note_read(q.trace);
   TraceReader reader(file, q.trace);
   std::vector<TraceRequest> out;
   std::uint64_t blocks = 0, steps = 0;

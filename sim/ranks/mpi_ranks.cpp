@@ -32,7 +32,7 @@ constexpr std::array kCountVariables{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 constexpr std::array kSlurmVariables{"SLURM_STEP_NUM_TASKS"};
 constexpr std::array kRankVariables{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
 constexpr std::array kLocalVariables{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
-constexpr std::array kPatienceVariables{"SHARDLINE_RANK_PATIENCE"};  // seconds
+constexpr const char* kPatienceVariable = "SHARDLINE_RANK_PATIENCE";  // seconds
 
 // The first of them that is a number.
 std::optional<std::size_t> number_in(std::span<const char* const> variables) {
@@ -46,6 +46,19 @@ std::optional<std::size_t> number_in(std::span<const char* const> variables) {
   return std::nullopt;
 }
 
+// Nothing: nobody asks for any. Throws UserError of what is no number of seconds: a rank that is given up too
+// early, or never, is not what was asked for.
+std::optional<std::chrono::seconds> asked_patience() {
+  constexpr std::size_t kMost = 1'000'000;
+  const char* const given = std::getenv(kPatienceVariable);
+  if (given == nullptr || *given == '\0') return std::nullopt;
+  const auto seconds = number_in(std::array{kPatienceVariable});
+  if (!seconds || *seconds == 0 || *seconds > kMost)
+    throw UserError(fmt::format("{} {}: expected a whole number of seconds from 1 to {}", kPatienceVariable,
+                                given, kMost));
+  return std::chrono::seconds(*seconds);
+}
+
 // Messages travel in pieces that MPI copies at once ("eagerly", below 4 KiB in Open MPI's shared memory): of
 // a longer one the receiver would wait for a sender that may have died.
 constexpr std::size_t kPiece = 2048;
@@ -54,15 +67,13 @@ constexpr char kMore = 1, kLast = 0;
 
 class MpiRanks : public Ranks {
  public:
-  explicit MpiRanks(const ShardlineMpi& mpi) : mpi_(mpi), begun_(static_cast<std::size_t>(mpi.count)) {}
+  MpiRanks(const ShardlineMpi& mpi, std::optional<std::chrono::seconds> patience)
+      : mpi_(mpi), patience_(patience), begun_(static_cast<std::size_t>(mpi.count)) {}
   std::size_t rank() const override { return static_cast<std::size_t>(mpi_.rank); }
   std::size_t count() const override { return static_cast<std::size_t>(mpi_.count); }
   std::size_t on_machine() const override { return static_cast<std::size_t>(mpi_.on_machine); }
 
-  std::chrono::milliseconds patience() const override {
-    const auto seconds = number_in(kPatienceVariables);
-    return seconds && *seconds > 0 ? std::chrono::seconds(*seconds) : Ranks::patience();
-  }
+  std::chrono::milliseconds patience() const override { return patience_ ? *patience_ : Ranks::patience(); }
 
   void send(std::size_t to, std::string_view bytes) override {
     do {
@@ -89,6 +100,7 @@ class MpiRanks : public Ranks {
 
  private:
   const ShardlineMpi& mpi_;
+  const std::optional<std::chrono::seconds> patience_;
   std::vector<std::string> begun_;  // by sender, until their last piece has come
 };
 
@@ -128,6 +140,7 @@ LaunchedRank launched_rank() {
 std::unique_ptr<Ranks> open_ranks() {
   const std::size_t count = launched_rank().count;
   if (count == 1) return nullptr;
+  const auto patience = asked_patience();
   std::vector<std::string> details;
   for (const fs::path& place : module_places()) {
     void* const module = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -139,7 +152,7 @@ std::unique_ptr<Ranks> open_ranks() {
     std::array<char, 256> why{"it is no module of shardline"};
     const ShardlineMpi* const mpi = open == nullptr ? nullptr : open(why.data(), why.size());
     if (mpi != nullptr && mpi->version == SHARDLINE_MPI_MODULE_VERSION)
-      return std::make_unique<MpiRanks>(*mpi);
+      return std::make_unique<MpiRanks>(*mpi, patience);
     details.push_back(
         fmt::format("{}: {}", place.string(), mpi == nullptr ? why.data() : "of another version"));
   }

@@ -107,6 +107,13 @@ def without_module():
             f"{lacks.returncode} {lacks.stderr}")
 
 
+def wrong_patience():
+    for given in ("x", "-5", "0"):
+        refused = run(PLAN, SHARDLINE_RANK_PATIENCE=given, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
+        require(refused.returncode == 2 and f"SHARDLINE_RANK_PATIENCE {given}: expected a whole number" in refused.stderr,
+                f"{refused.returncode} {refused.stderr}")
+
+
 def skip_without_open_mpi():
     """Another MPI has other options, and some containers let no process be started by any."""
     version = subprocess.run([sys.argv[2], "--version"], capture_output=True, text=True).stdout
@@ -122,3 +129,4 @@ if __name__ == "__main__":
     killed()
     other_commands()
     without_module()
+    wrong_patience()

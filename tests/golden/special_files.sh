@@ -208,6 +208,9 @@ unchanged traced/latencies.csv 'traced/latencies.csv: this file is read' serve "
 [ "$(ls traced)" = latencies.csv ] || fail "files beside one that is read: $(ls traced)"
 mv traced/latencies.csv traced/trace.json
 (cd traced && unchanged trace.json 'this file is read' serve "${fixed[@]}" --trace trace.json -o .)
+mkdir -p ringed/llama-3.1-70b
+mv traced/trace.json ringed/llama-3.1-70b/thresholds.csv
+unchanged ringed/llama-3.1-70b/thresholds.csv 'this file is read' thresholds "$SHARDLINE_DATA/tests/golden/rings.yaml" --trace ringed/llama-3.1-70b/thresholds.csv -o ringed
 # A calibration takes the place of the one before.
 run calibrate gemm.csv --system ./system.yaml -o system.yaml || fail "a system cannot be calibrated in its place"
 run calibrate gemm.csv --system ./system.yaml -o system.yaml || fail "nor once more"
