@@ -11,7 +11,7 @@ using enum ColumnKind;
 
 constexpr std::array kGemmTypes{"bf16", "fp8", "fp8_static", "fp8_block", "nvfp4"};
 constexpr std::array kTypes{"bf16", "fp16", "fp8"};
-constexpr std::array kScopes{"kernel", "module", "kernel_paged", "module_wideep"};
+constexpr std::array kScopes{"kernel", "module", "kernel_paged", "module_wideep", "absorbed"};
 constexpr std::array kNcclOps{"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"};
 constexpr std::array kBmmOps{"mla_gen_pre", "mla_gen_post"};
 constexpr std::array kPhases{"prepare", "dispatch", "combine", "combine_low_precision"};

@@ -18,8 +18,8 @@ double mla_decode_widths(const AttendDecodeShape& a) {
   return std::max((qk + v) / (rows + kMlaMeasured.rank), qk / rows);
 }
 bool measured_widths(const AttendPrefillShape& a) {
-  return static_cast<double>(a.qk_dim) == kMlaMeasured.head + kMlaMeasured.rotary &&
-         static_cast<double>(a.v_dim) == kMlaMeasured.head;
+  const double v = a.cache == CacheRows::latent ? kMlaMeasured.rank : kMlaMeasured.head;
+  return static_cast<double>(a.qk_dim) == v + kMlaMeasured.rotary && static_cast<double>(a.v_dim) == v;
 }
 
 bool rotates(const KernelFit& f) { return f.words[2].starts_with("torch_flow"); }
@@ -271,12 +271,13 @@ std::optional<FittedPrice> CalibratedCost::prefill(const PricedOp& op) {
   const AttendPrefillShape& a = shape<AttendPrefillShape>(op);
   if (a.all_pairs) return std::nullopt;
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
-  const bool mla = a.family == AttentionFamily::mla;
+  const bool mla = a.family == AttentionFamily::mla, latent = a.cache == CacheRows::latent;
   const std::size_t math = at(op.math), stored = at(kernel_type(op.dtype));
   const std::array model{static_cast<double>(a.qk_dim), static_cast<double>(a.q_heads),
                          static_cast<double>(a.kv_heads), 1.0};
-  const Use* const taken =
-      mla ? &mla_prefill_[math][stored] : measured_with(prefill_[math][stored], model, op);
+  const Use* const taken = latent ? &mla_absorbed_[stored]
+                           : mla  ? &mla_prefill_[math][stored]
+                                  : measured_with(prefill_[math][stored], model, op);
   if (taken == nullptr || !*taken) return std::nullopt;
   const Use& u = *taken;
   double where[kMostAxes];

@@ -242,6 +242,8 @@ void CalibratedCost::choose_prefill(Dtype math) {
 void CalibratedCost::choose_decode() {
   for (const Dtype stored : kKinds) {
     const Dtype known = bf16_or_fp8(stored);
+    mla_absorbed_[at(stored)] =
+        narrowed(use("mla_prefill", {"absorbed", "*", name_of(known), "*"}), stored, known);
     decode_[at(stored)] = narrowed(uses("attention_decode", {"*", name_of(known), "*"}), stored, known);
     mla_decode_[at(stored)] =
         narrowed(use("mla_decode", {"kernel", "*", name_of(known), "*"}), stored, known);

@@ -94,6 +94,7 @@ struct GroupedGemmShape {
 /// Query rows of new tokens against keys of cached and new ones, all requests together; padding not counted.
 struct AttendPrefillShape {
   AttentionFamily family = AttentionFamily::gqa;
+  CacheRows cache = CacheRows::heads;
   Count q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0;
   Count pairs = 0;    // (query, key) pairs of one head that the mask leaves
   Count kv_rows = 0;  // keys, read once by each KV head
@@ -107,6 +108,7 @@ struct AttendPrefillShape {
   Count intervals = 1;  // of queries, that a kernel tiles each by itself [T2]
   static constexpr void visit(auto& s, auto&& f) {
     f("family", s.family);
+    f("cache", s.cache);
     f("q_heads", s.q_heads);
     f("kv_heads", s.kv_heads);
     f("qk_dim", s.qk_dim);
@@ -269,7 +271,9 @@ inline constexpr Count kScanChunk = 64;
 inline constexpr Count kMambaChunk = 128;
 
 /// Elements read per row of keys: 2 * KV heads * width, or a latent row.
-constexpr Count kv_elements(const AttendPrefillShape& s) { return s.kv_heads * (s.qk_dim + s.v_dim); }
+constexpr Count kv_elements(const AttendPrefillShape& s) {
+  return s.cache == CacheRows::latent ? s.qk_dim : s.kv_heads * (s.qk_dim + s.v_dim);
+}
 constexpr Count kv_elements(const AttendDecodeShape& s) {
   return s.cache == CacheRows::latent ? s.qk_dim : s.kv_heads * (s.qk_dim + s.v_dim);
 }

@@ -62,11 +62,6 @@ bool CachePools::buffers_states(const std::string& architecture) const {
 
 CachePools read_cache_pools(const Reader& memory) {
   CachePools out;
-  if (const auto v = memory.find("context_caches")) {
-    out.context_whole = v->at("whole").boolean();
-    static_cast<void>(v->at("why").text());
-    v->no_other_keys();
-  }
   if (const auto v = memory.find("windows")) read_windows(*v, out.windows);
   if (const auto v = memory.find("states")) read_states(*v, out.states);
   if (const auto v = memory.find("pages")) {

@@ -32,11 +32,8 @@ struct StateCaches {
   bool of_all_stages = false;  // each stage sets aside as much as all stages need
 };
 
-/// Of models whose layers are of several kinds, and of ranks that share a prompt.
+/// Of models whose layers are of several kinds.
 struct CachePools {
-  // Each context-parallel rank of a prefill keeps the keys and values of all of its group's tokens, not of
-  // its own alone.
-  bool context_whole = false;
   WindowCaches windows;
   StateCaches states;
   // Layers of all kinds take pages of one size, in groups of as many layers each: a page holds a multiple of
@@ -49,7 +46,7 @@ struct CachePools {
   bool buffers_states(const std::string& architecture) const;
 };
 
-/// `context_caches`, `windows`, `states` and `pages` of a profile's `memory`, each of which may be absent.
+/// `windows`, `states` and `pages` of a profile's `memory`, each of which may be absent.
 CachePools read_cache_pools(const Reader& memory);
 
 }  // namespace shardline

@@ -148,6 +148,11 @@ std::vector<std::string> says(const Server& s) {
   std::vector<std::string> out;
   if (machines(s) > 1) out.push_back(run_on_each(s));
   if (s.role != Role::whole) out.emplace_back("Both halves need the same page size and KV type.");
+  // disaggregation/common/conn.py, is_dummy_cp_rank and enable_all_cp_ranks_for_transfer.
+  if (s.role == Role::context && s.plan.cp > 1)
+    out.emplace_back(
+        "Of ranks that share a prompt the first alone hands its cache over, as was priced; "
+        "SGLANG_DISAGGREGATION_ALL_CP_RANKS_TRANSFER=1 lets each hand a part over.");
   return out;
 }
 

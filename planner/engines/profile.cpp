@@ -200,6 +200,19 @@ void read_exchange(const Reader& r, EngineProfile& p) {
   r.no_other_keys();
 }
 
+// Latents that a rank has whole it need not expand, and no kernel was measured that expands a cached prefix.
+ContextRanks read_context_ranks(const Reader& r) {
+  ContextRanks out;
+  out.whole = r.at("caches").one_of({"own", "whole"}) == 1;
+  out.absorbed = r.at("mla").one_of({"expanded", "absorbed"}) == 1;
+  out.one_prompt = r.at("prompts").one_of({"several", "one"}) == 1;
+  if (out.whole && !out.absorbed)
+    r.at("mla").fault(r.path() + ".mla: expected absorbed, as caches are whole");
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+  return out;
+}
+
 EngineProfile read_engine(const Document& document) {
   EngineProfile p;
   const Reader root = document.root();
@@ -233,6 +246,7 @@ EngineProfile read_engine(const Document& document) {
     p.memory_of_shared_context = shared->number(0.1, 1);
   p.kept = read_kept(memory.at("kept"));
   p.pools = read_cache_pools(memory);
+  if (const auto v = root.find("context_parallel")) p.context = read_context_ranks(*v);
   if (p.waits_without_buffers && !p.pools.states.told)
     memory.fault("steps.between has unbuffered_states: expected memory.states, which says what has buffers");
   static_cast<void>(memory.at("why").text());

@@ -44,6 +44,14 @@ struct PromptGraphs {
 /// before the other's experts, as of prompts; or one half two stages behind the other.
 enum class TwoBatches : std::uint8_t { none, swapped, lagging };
 
+/// How an engine's ranks share a prompt by context parallelism. The default is that of papers: each keeps the
+/// caches of its own tokens, and attends to keys and values of heads.
+struct ContextRanks {
+  bool whole = false;       // each keeps the caches of all tokens of its group
+  bool absorbed = false;    // under MLA queries attend to the latents themselves
+  bool one_prompt = false;  // a step has one; but where tokens are dealt out one by one
+};
+
 /// Fitted to measured serving by `shardline calibrate --engine` [F10]: the numbers of a profile.
 struct HostTimes {
   Seconds step;          // of a step, beside its kernels
@@ -167,6 +175,7 @@ struct EngineProfile {
   double memory_of_shared_context = 1;  // at most, of servers whose ranks share sequences
   KeptMemory kept;                      // context, graphs, workspace, the largest step's activations
   CachePools pools;                     // of models whose layers are of several kinds
+  ContextRanks context;                 // of prompts that ranks share
   HostTimes host;
   ServedBands error;
   std::string source;                // of the fitted numbers

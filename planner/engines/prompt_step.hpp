@@ -22,8 +22,9 @@ struct PromptStep {
 /// Tokens of prompts that a step of an attention group has room for: the engine's default, of which groups
 /// have parts where they share it.
 long long prompt_budget(const EngineProfile& engine, const Device& device, const Plan& plan);
-/// That step, for prompts of `input` tokens.
-PromptStep prompt_step(const EngineProfile& engine, const Device& device, const Plan& plan, long long input);
+/// That step, for prompts of `input` tokens. Of ranks that share a prompt by context parallelism one prompt,
+/// where the engine says so.
+PromptStep prompt_step(const Case& c, const EngineProfile& engine, const Plan& plan, long long input);
 
 /// A server of such steps, as its memory is reckoned and its files are written: a case of its prompts, and
 /// the plan with its chunk.

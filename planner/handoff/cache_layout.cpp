@@ -156,8 +156,12 @@ class KindBoxes {
           count = split_heads(tp, size).kv;
         }
         CacheBox b = box(k * p_.tpa + t, part, units(part, first, count));
-        b.tokens = from(dealt[static_cast<std::size_t>(k)].own, first_);
-        b.received = from(dealt[static_cast<std::size_t>(k)].received, first_);
+        if (dealt.empty()) {  // every rank keeps all tokens, and the first alone hands them over
+          (k == 0 ? b.tokens : b.received) = from({{0, tokens_}}, first_);
+        } else {
+          b.tokens = from(dealt[static_cast<std::size_t>(k)].own, first_);
+          b.received = from(dealt[static_cast<std::size_t>(k)].received, first_);
+        }
         out.push_back(std::move(b));
       }
     }
@@ -211,8 +215,9 @@ CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long l
   out.ranks = plan.gpus();
   out.parts = part_shapes(c);
   out.kind_of = kinds_of_layers(c.model);
+  const bool dealt_out = plan.cp > 1 && !keeps_whole_caches(c, plan);
   const std::vector<RankTokens> dealt =
-      plan.cp > 1 ? context_tokens(c, plan, tokens) : std::vector<RankTokens>{};
+      dealt_out ? context_tokens(c, plan, tokens) : std::vector<RankTokens>{};
   for (const PartShape& part : out.parts) {
     const KindBoxes kind(c, plan, part.kind, side, tokens, group);
     std::vector<CacheBox> of_stage;

@@ -12,9 +12,9 @@ namespace shardline {
 ContextStep::ContextStep(ScheduleBuilder& builder, const Case& study, const Attention& attention,
                          const Plan& plan, ContextLayout l, Asked asked)
     : ContextStep(builder, study, attention, plan, std::move(l),
-                  // Where an index chooses keys, prompts attend to latents, too.
-                  asked == Asked::prefill && !attention.sparse() ? prefill_heads(attention, plan)
-                                                                 : decode_heads(attention, plan),
+                  asked == Asked::prefill && !absorbs_prompts(study, attention, plan)
+                      ? prefill_heads(attention, plan)
+                      : decode_heads(attention, plan),
                   {plan.cp, 1}, asked, asked == Asked::decode || strategy(plan.strategy).pads_queries) {}
 
 ContextStep::ContextStep(const ContextStep& outer, ContextLayout l, const LocalHeads& h, Ring r)
@@ -104,24 +104,30 @@ void ContextStep::bind_attention() {
                      key_list = f.tokens(of_group(keys(k), t)),
                      result_list = f.tokens(of_group(results(k), t));
       const int r = rank(k, t);
-      const std::int64_t h = first_q(t), g = first_kv(t), width = heads.qk + heads.v;
+      const std::int64_t h = first_q(t);
       f.inputs.push_back({q, r, latent ? Whole::absorbed_query : Whole::query, query_list,
                           f.range(h * heads.qk, (h + heads.q) * heads.qk), kind()});
+      f.inputs.push_back({held, r, held_matrix(), key_list, held_columns(t), kind()});
       if (heads.latent > 0) {
         const std::int64_t up = a.nope_dim + a.v_dim;
-        f.inputs.push_back({held, r, Whole::latent, key_list, f.range(0, heads.latent), kind()});
         f.inputs.push_back({kv_up_, r, Whole::kv_up_weight, f.range(0, a.kv_lora_rank),
                             f.range(h * up, (h + heads.q) * up), kind()});
-      } else {
-        f.inputs.push_back({kv, r, latent ? Whole::latent : Whole::kv, key_list,
-                            latent ? f.range(0, heads.qk) : f.range(g * width, (g + heads.kv) * width),
-                            kind()});
       }
       if (latent) continue;  // the step ends in value_up()
       f.outputs.push_back({out, r, Whole::attention_output, result_list,
                            f.range(h * heads.v, (h + heads.q) * heads.v), kind()});
     }
   }
+}
+
+Whole ContextStep::held_matrix() const {
+  return heads.latent > 0 || heads.cache == CacheRows::latent ? Whole::latent : Whole::kv;
+}
+
+TokensId ContextStep::held_columns(int t) const {
+  if (held_matrix() == Whole::latent) return flow()->range(0, heads.latent > 0 ? heads.latent : heads.qk);
+  const std::int64_t g = first_kv(t), width = heads.qk + heads.v;
+  return flow()->range(g * width, (g + heads.kv) * width);
 }
 
 SlotId ContextStep::uneven(const char* name, const std::function<long long(int)>& row_count, double columns,

@@ -81,7 +81,7 @@ class ContextStep {
   SlotId held = 0;  // what of `kv` is cached and sent: latents, or `kv` itself
   SlotId sinks() const { return sinks_; }
   double act_bytes() const { return bytes_per_element(c.precision.activations); }
-  /// Of a number of a cached row, the row's scales among them.
+  /// Of a number of a row that is held or sent, the scales of a cached row among them.
   double kv_bytes() const;
   /// A slot of equal size on all ranks, for messages.
   SlotId message(const char* name, long long row_count, double columns, double bytes) const;
@@ -132,6 +132,15 @@ class ContextStep {
                   double element_bytes);
   /// All ranks gather `row_bytes` of each row of the message of keys.
   OpIndex gather(const char* name, double row_bytes);
+  /// The whole matrix that `held` is a part of, and its columns on lane t.
+  Whole held_matrix() const;
+  TokensId held_columns(int t) const;
+  /// [C26] A slot of the cached tokens that every rank keeps beside its keys, of a whole matrix; meaningless
+  /// where it keeps none.
+  SlotId kept_rows(const char* name, Whole of, double columns, double bytes,
+                   const std::function<TokensId(int)>& columns_of);
+  /// [C26] What ranks with whole caches do with new rows that they have gathered; bytes of a cached number.
+  void keep_gathered_rows(const char* name, Count columns, double kept_bytes);
   /// All ranks gather all keys and values, then attend once.
   void attend_gathered();
   /// End of one iteration of the ring, where an eager engine waits for its kernels and messages.

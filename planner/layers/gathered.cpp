@@ -1,6 +1,5 @@
-// All-gathers of a context-parallel prefill: keys and values of all tokens, cached and new, on every rank,
-// then attention with a rank's own queries; of sparse attention index keys before, and the choice among all
-// of them. planner/README.md [C8], [C22].
+// A context-parallel prefill where an index chooses keys: those of the index are gathered, each rank chooses
+// among all of them, and gathers what it attends to. planner/README.md [C22], [C26].
 #include "planner/layers/gathered.hpp"
 
 #include <algorithm>
@@ -13,57 +12,6 @@
 #include "planner/layers/sparse_attention.hpp"
 
 namespace shardline {
-
-double ContextStep::kv_bytes() const {
-  if (!a.sparse() || !has_latents(a)) return bytes_per_element(c.precision.kv);
-  return row_bytes(a, c.precision.kv) / heads.held_width();
-}
-
-OpIndex ContextStep::gather(const char* name, double row_bytes) {
-  const Runtime& host = c.system.runtime;
-  if (host.host_layer > Seconds(0) && host.host_gather > Seconds(0)) {
-    const OpIndex own = b.previous();
-    const OpIndex ready[2] = {own, b.launch("launch gather", host.host_gather / host.host_layer * p.cp)};
-    b.after(ready);
-  }
-  return b.exchange(name, Part::exchange, OpKind::all_gather, {p.cp, p.tpa},
-                    Bytes(static_cast<double>(layout.key_message) * row_bytes));
-}
-
-void ContextStep::attend_gathered() {
-  const double width = heads.held_width();
-  const long long row_count = layout.key_message;
-  const SlotId all = message("all KV", row_count * p.cp, width, kv_bytes());
-  const SlotId room = heads.latent > 0
-                          ? message("all KV, expanded", row_count * p.cp, heads.kv_width(), kv_bytes())
-                          : SlotId(0);
-  const OpIndex op = gather("gather KV", width * kv_bytes());
-  for (int k = 0; flow() && k < p.cp; ++k) {
-    for (int to = 0; to < p.cp; ++to) {
-      Region target = whole(all, row_count, width);
-      target.row = k * row_count;
-      for (int t = 0; t < p.tpa; ++t)
-        flow()->move(op, {rank(k, t), rank(to, t), whole(held, row_count, width), target});
-    }
-  }
-  if (c.kernels.attention == AttentionKernel::eager) {
-    const double n = static_cast<double>(row_count) * p.cp;
-    b.elementwise("concatenate KV", Part::exchange, OpKind::elementwise,
-                  {row_count * p.cp, count_of(width), Bytes(2 * n * width * kv_bytes())});
-  }
-  Tokens gathered;
-  for (int k = 0; k < p.cp; ++k) gathered.insert(gathered.end(), keys(k).begin(), keys(k).end());
-  const auto all_keys = [&](int) -> const Tokens& { return gathered; };
-  const SlotId read = expand(all, room, all_keys);
-  const OpIndex computed = attend_lists(
-      "attend", [&](int k) -> const Tokens& { return queries(k); }, all_keys, heads,
-      [&](int k) {
-        return std::vector<Region>{all_queries(q, k, heads.q * heads.qk),
-                                   whole(read, row_count * p.cp, heads.kv_width()),
-                                   all_queries(out, k, heads.q * heads.v), all_queries(out_lse, k, heads.q)};
-      });
-  end_iteration({&computed, 1});
-}
 
 namespace {
 
@@ -154,7 +102,10 @@ class GatheredChoice {
 
   void run() {
     begin();
-    const SlotId held = gather("gather KV", "order KV", s_.kv, count_of(s_.heads.kv_width()), s_.kv_bytes());
+    const SlotId kept = s_.kept_rows("KV before", s_.held_matrix(), s_.heads.kv_width(), s_.kv_bytes(),
+                                     [&](int t) { return s_.held_columns(t); });
+    const SlotId held =
+        gather("gather KV", "order KV", s_.kv, kept, count_of(s_.heads.kv_width()), s_.kv_bytes());
     add("attend chosen", s_.c.precision.math, [&](std::span<const Segment> part) {
       return sparse_attend_shape(s_.c, s_.a, s_.p, share_, part, Asked::prefill);
     });
@@ -218,13 +169,23 @@ class GatheredChoice {
   int choices() const { return in_blocks() ? static_cast<int>(rank_index_heads(s_.a, s_.p)) : 1; }
   void add(const char* name, Dtype math, auto shape) { add_for_intervals(s_, parts_, name, math, shape); }
 
-  // Rows of all ranks, then in the order of their positions, request by request.
-  SlotId gather(const char* name, const char* order, SlotId own, std::int64_t columns, double bytes) {
+  // Rows of all ranks, then in the order of their positions, request by request; among them those that every
+  // rank has kept.
+  SlotId gather(const char* name, const char* order, SlotId own, SlotId kept, std::int64_t columns,
+                double bytes) {
     const OpIndex op = s_.gather(name, static_cast<double>(columns) * bytes);
     const SlotId gathered = s_.message(name, rows_, static_cast<double>(columns), bytes);
     const SlotId padding =
         s_.message("padding", s_.layout.key_message * s_.p.cp, static_cast<double>(columns), bytes);
     for_each_gatherer(s_, [&](int r, int k, int t) {
+      std::int64_t kept_row = 0;
+      for (const Interval& i : s_.layout.kept) {
+        flow()->move(op, {r,
+                          r,
+                          {kept, kept_row, i.size(), 0, columns},
+                          {gathered, first_row_.at(i.request) + i.begin, i.size(), 0, columns}});
+        kept_row += i.size();
+      }
       for (int to = 0; to < s_.p.cp; ++to) {
         std::int64_t row = 0;
         const auto move = [&](SlotId target, std::int64_t at, std::int64_t count) {
@@ -245,21 +206,28 @@ class GatheredChoice {
         }
       }
     });
-    s_.b.elementwise(order, Part::exchange, OpKind::elementwise,
-                     {rows_, columns, Bytes(2 * static_cast<double>(rows_ * columns) * bytes)});
+    if (keeps_whole_caches(s_.c, s_.p))
+      s_.keep_gathered_rows(order, columns, bytes_per_element(s_.c.precision.kv));
+    else
+      s_.b.elementwise(order, Part::exchange, OpKind::elementwise,
+                       {rows_, columns, Bytes(2 * static_cast<double>(rows_ * columns) * bytes)});
     return gathered;
   }
 
   void choose() {
     const std::int64_t dim = index_.dim;
-    const double bytes = index_row_bytes(s_.a, s_.c.precision.kv) / static_cast<double>(dim);
+    const double bytes = keeps_whole_caches(s_.c, s_.p)
+                             ? s_.act_bytes()
+                             : index_row_bytes(s_.a, s_.c.precision.kv) / static_cast<double>(dim);
     const SlotId own = s_.uneven(
         "index keys", [&](int k) { return rows(s_.keys(k)); }, static_cast<double>(dim), bytes);
     for_each_gatherer(s_, [&](int r, int k, int) {
       flow()->inputs.push_back(
           {own, r, Whole::index_key, flow()->tokens(s_.keys(k)), flow()->range(0, dim), s_.kind()});
     });
-    const SlotId keys = gather("gather index keys", "order index keys", own, dim, bytes);
+    const SlotId kept = s_.kept_rows("index keys before", Whole::index_key, static_cast<double>(dim), bytes,
+                                     [&](int) { return flow()->range(0, dim); });
+    const SlotId keys = gather("gather index keys", "order index keys", own, kept, dim, bytes);
     const IndexOps of(s_.c, s_.a, s_.p, share_, Asked::prefill);
     add("score keys", of.math(), [&](std::span<const Segment> part) { return of.scores(part); });
     if (in_blocks())
@@ -381,8 +349,12 @@ double message_rows(const Case& c, const Attention& a, const Plan& p) {
 
 }  // namespace
 
-// Rows as they come and in their order; index keys stay in theirs meanwhile.
+// Rows as they come and in their order; index keys stay in theirs meanwhile, or are in whole caches by then.
 Bytes gathered_choice_buffers(const Case& c, const Attention& a, const Plan& p) {
+  if (keeps_whole_caches(c, p)) {
+    const double width = std::max<double>(prefill_heads(a, p).held_width(), a.index->dim);
+    return Bytes(2 * prefill_rows(c, p) * p.cp * width * activation_size(c));
+  }
   const double row = kv_bytes_per_token(c, a, p), index = index_row_bytes(a, c.precision.kv);
   return Bytes(message_rows(c, a, p) * (2 * (row - index) + index));
 }

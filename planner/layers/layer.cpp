@@ -106,7 +106,9 @@ void Layer::project_latents(const Attention& a, const ContextStep* step) {
                      both(turned + latent) * passes().rotary, attention_kernel());
   else
     ops_.elementwise("rope", Part::qkv, turned, 0, attention_kernel());
-  if (c_.batch.decodes()) {
+  if (step && absorbs_prompts(c_, a, p_)) {
+    absorb_queries(a);
+  } else if (c_.batch.decodes()) {
     const ModuleType t = c_.precision.of(Module::attention);
     b_.gemm(
         "q absorb", Part::qkv, t.weights, t.math,
@@ -117,10 +119,15 @@ void Layer::project_latents(const Attention& a, const ContextStep* step) {
 
 // Behind the products of MLA those of the index. All its queries attend absorbed, those of prompts too.
 void Layer::project_index(const Attention& a, const ContextStep* step) {
-  const Count q = cache_share(c_, a, p_).projected;
-  const ModuleType t = c_.precision.of(Module::attention);
   add_index_projections(ops_, c_, a);
   module_rest(a, step);
+  absorb_queries(a);
+}
+
+// Of all new tokens.
+void Layer::absorb_queries(const Attention& a) {
+  const Count q = cache_share(c_, a, p_).projected;
+  const ModuleType t = c_.precision.of(Module::attention);
   ops_.each(
       [&](Count rows) {
         return BatchedGemmShape{LatentProduct::absorb_query, rows, a.nope_dim, a.kv_lora_rank, q, 1};

@@ -26,6 +26,7 @@ class Layer {
   void project(const Attention& a, const ContextStep* step);
   void project_latents(const Attention& a, const ContextStep* step);
   void project_index(const Attention& a, const ContextStep* step);
+  void absorb_queries(const Attention& a);
   void module_rest(const Attention& a, const ContextStep* step);
   Count gate_columns(const Attention& a) const;
   void gate_output(const Attention& a);

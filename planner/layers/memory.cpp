@@ -16,7 +16,7 @@ namespace {
 
 // Context-parallel ranks over which one KV head's cache of a prefill is spread.
 double cache_shards(const Case& c, const Attention& a, const Plan& p) {
-  if (c.engine && c.engine->pools.context_whole) return 1;
+  if (keeps_whole_caches(c, p)) return 1;
   const auto own = strategy(p.strategy).cache_shards;
   return own ? own(a, p) : p.cp;
 }
@@ -111,8 +111,8 @@ double attention_activations(const Case& c, const Attention& a, const Plan& p, d
   const double q = cache_share(c, a, p).attended;
   const double of_decode =
       has_latents(a) ? q * (2.0 * a.kv_lora_rank + a.rope_dim) : q * (key_width(a) + value_width(a));
-  // Prompts attend absorbed where an index chooses their keys.
-  const double of_prefill = a.sparse() ? of_decode : h.q * (h.qk + h.v) + h.kv_width();
+  const double of_prefill =
+      a.sparse() || absorbs_prompts(c, a, p) ? of_decode : h.q * (h.qk + h.v) + h.kv_width();
   return decoding * of_decode + prefilling * of_prefill;
 }
 
@@ -167,6 +167,7 @@ Bytes buffer_bytes(const Case& c, const Plan& p) {
 Bytes key_message(const Case& c, const Attention& a, const Plan& p) {
   double cached = 0;
   for (const Segment& r : c.batch.prefill) {
+    if (keeps_whole_caches(c, p)) break;
     double most = 0;  // of any round: the cache grows, and what is seen of it
     for_rounds(r, p[kPrefillChunk], [&](const Segment& round) {
       const auto seen = static_cast<double>(round.cached - first_seen(a.reach, round));
@@ -174,13 +175,15 @@ Bytes key_message(const Case& c, const Attention& a, const Plan& p) {
     });
     cached += most * r.count * p.batch;
   }
-  return Bytes((cached + prefill_rows(c, p)) * prefill_heads(a, p).held_width() *
-               bytes_per_element(c.precision.kv));
+  // Whole caches are filled from rows as they are projected.
+  const double number = keeps_whole_caches(c, p) ? activation_size(c) : bytes_per_element(c.precision.kv);
+  return Bytes((cached + prefill_rows(c, p)) * prefill_heads(a, p).held_width() * number);
 }
 
 Bytes expanded_message(const Case& c, const Attention& a, const Plan& p) {
   const LocalHeads h = prefill_heads(a, p);
-  return h.latent > 0 ? key_message(c, a, p) * (h.kv_width() / h.held_width()) : Bytes(0);
+  if (h.latent == 0 || absorbs_prompts(c, a, p)) return Bytes(0);
+  return key_message(c, a, p) * (h.kv_width() / h.held_width());
 }
 
 Bytes partial_output(const Case& c, const Attention& a, const Plan& p) {
@@ -189,7 +192,8 @@ Bytes partial_output(const Case& c, const Attention& a, const Plan& p) {
 }
 
 Bytes gathered_buffers(const Case& c, const Attention& a, const Plan& p) {
-  return (key_message(c, a, p) + expanded_message(c, a, p)) * p.cp;
+  const Bytes message = key_message(c, a, p);  // gathered rows; whole caches take them in their order
+  return (message + expanded_message(c, a, p) + (keeps_whole_caches(c, p) ? message : Bytes(0))) * p.cp;
 }
 
 // Two messages of the cache on their way, what one of latents expands to, and one partial output.

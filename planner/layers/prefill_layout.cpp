@@ -23,14 +23,30 @@ ContextLayout layout_of(const Plan& p, const std::vector<Segment>& requests, con
                       [&](Placement& to, int request, long long fresh) { deal(p, to, request, fresh); });
 }
 
+void rename(Tokens& list, const std::vector<std::int32_t>& names) {
+  for (Interval& i : list) {
+    if (i.request != kPadding) i.request = names[static_cast<std::size_t>(i.request)];
+  }
+}
+
 void rename(ContextLayout& layout, const std::vector<std::int32_t>& names) {
   for (auto* lists : {&layout.fresh, &layout.queries, &layout.keys, &layout.results}) {
-    for (Tokens& list : *lists) {
-      for (Interval& i : list) {
-        if (i.request != kPadding) i.request = names[static_cast<std::size_t>(i.request)];
-      }
-    }
+    for (Tokens& list : *lists) rename(list, names);
   }
+  rename(layout.kept, names);
+}
+
+// Every rank keeps what new tokens see of the cached ones.
+ContextLayout with_whole_caches(const ContextLayout& dealt, const std::vector<Segment>& requests,
+                                const Reach& reach) {
+  std::vector<long long> cached;
+  for (const Segment& s : requests) cached.push_back(s.cached);
+  ContextLayout out = without_cached_before(dealt, cached);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const long long first = first_seen(reach, requests[i]);
+    if (first < cached[i]) out.kept.push_back({static_cast<std::int32_t>(i), first, cached[i]});
+  }
+  return out;
 }
 
 }  // namespace
@@ -49,10 +65,14 @@ const Placement* cached_placement(const Case& c, const Plan& p) {
   return p.batch == 1 ? c.placement.get() : nullptr;
 }
 
-ContextLayout PrefillLayout::within(const Reach& reach) const& { return PrefillLayout(*this).within(reach); }
+ContextLayout PrefillLayout::within(const Reach& reach, bool whole) const& {
+  return PrefillLayout(*this).within(reach, whole);
+}
 
-ContextLayout PrefillLayout::within(const Reach& reach) && {
-  if (reach.local()) {
+ContextLayout PrefillLayout::within(const Reach& reach, bool whole) && {
+  if (whole) {
+    dealt = with_whole_caches(dealt, requests, reach);
+  } else if (reach.local()) {
     std::vector<long long> first;
     for (const Segment& s : requests) first.push_back(first_seen(reach, s));
     dealt = without_cached_before(dealt, first);

@@ -21,9 +21,10 @@ struct PrefillLayout {
   std::vector<Segment> requests;
   std::vector<std::int32_t> names;  // what requests are called in a step; empty: by their places
 
-  /// What a layer of this reach has of it: cached tokens that no new one sees are no keys there.
-  ContextLayout within(const Reach& reach) const&;
-  ContextLayout within(const Reach& reach) &&;  // the same, without a copy
+  /// What a layer of this reach has of it: cached tokens that no new one sees are no keys there. `whole`:
+  /// every rank keeps all cached tokens, so that none of them has them as keys of its own.
+  ContextLayout within(const Reach& reach, bool whole = false) const&;
+  ContextLayout within(const Reach& reach, bool whole = false) &&;  // the same, without a copy
 };
 
 /// Of all prefills of the step at once, as the plan's strategy deals their tokens out. Requests are numbered

@@ -38,6 +38,17 @@ Action block_scores_action(const SparseIndex& index) {
   return a;
 }
 
+bool keeps_whole_caches(const Case& c, const Plan& p) {
+  return c.engine && c.engine->context.whole && p.cp > 1 &&
+         strategy(p.strategy).launched_as == LaunchedAs::prefill_cp;
+}
+
+bool absorbs_prompts(const Case& c, const Attention& a, const Plan& p) {
+  if (a.sparse()) return has_latents(a);
+  return c.engine && c.engine->context.absorbed && p.cp > 1 && has_latents(a) &&
+         strategy(p.strategy).launched_as == LaunchedAs::prefill_cp;
+}
+
 LocalHeads prefill_heads(const Attention& a, const Plan& p) {
   const int q = local_q_heads(a, p);
   LocalHeads h{q, q, key_width(a), value_width(a)};

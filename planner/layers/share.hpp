@@ -55,6 +55,13 @@ AttendShape shape_of_heads(const LocalHeads& h, Count q_heads) {
 Action attend_action(const LocalHeads& h, int q_heads);
 /// Likewise of the scores of blocks of keys, by the index of one KV head.
 Action block_scores_action(const SparseIndex& index);
+/// Whether every context-parallel rank of a prefill keeps the caches of its whole group, as the case's engine
+/// does where it runs such plans (`context_parallel` of its profile); else each keeps those of its own
+/// tokens.
+bool keeps_whole_caches(const Case& c, const Plan& p);
+/// Whether prompts attend to MLA's latents themselves (absorbed) and not to keys and values made of them:
+/// where an index chooses their keys, and where an engine's context-parallel ranks do.
+bool absorbs_prompts(const Case& c, const Attention& a, const Plan& p);
 LocalHeads prefill_heads(const Attention& a, const Plan& p);
 LocalHeads decode_heads(const Attention& a, const Plan& p);
 

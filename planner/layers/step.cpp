@@ -136,8 +136,9 @@ class Round {
     if (block.kind == BlockKind::attention && layout_) {
       const Attention& a = attention_of(c_, block);
       const bool last = block.index == last_attention(c_.model);
+      const bool whole = keeps_whole_caches(c_, p_);
       step_ = std::make_unique<ContextStep>(
-          b_, c_, a, p_, last ? std::move(*layout_).within(a.reach) : layout_->within(a.reach));
+          b_, c_, a, p_, last ? std::move(*layout_).within(a.reach, whole) : layout_->within(a.reach, whole));
       flow_ = LayerFlow(*step_);
     }
     add_block(b_, c_, p_, block, rows_, step_.get(), flow_);
@@ -349,7 +350,7 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block
   if (block.kind != BlockKind::attention || !c.batch.prefills())
     return add_block(b, c, v, block, std::span(&rows, 1), nullptr, none);
   const Attention& a = attention_of(c, block);
-  ContextStep step(b, c, a, v, step_layout(c, v).within(a.reach));
+  ContextStep step(b, c, a, v, step_layout(c, v).within(a.reach, keeps_whole_caches(c, v)));
   add_block(b, c, v, block, std::span(&rows, 1), &step, none);
 }
 

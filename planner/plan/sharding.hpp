@@ -63,6 +63,8 @@ struct ContextLayout {
   long long query_message = 0, key_message = 0;  // their sums: rows of one message
   // Per rank, where results are of other tokens than `fresh` or not wanted; empty: of `fresh`.
   std::vector<Tokens> results;
+  // Cached tokens that every rank has beside its keys, of all requests; none where the ranks share them.
+  Tokens kept;
 };
 
 /// [C3] `before`: placement of the cached tokens, null if they were prefilled in one turn each. Their numbers

@@ -134,7 +134,11 @@ LiftedRules read_lifted_rules(const Reader& root, const Overrides& asked) {
 void check_strategies(const Reader& root, const EngineProfile& engine, const Overrides& asked) {
   const Reader at = root.has("engine") ? root.at("engine") : root.at("strategies");
   try {
-    for (const Reader& item : root.at("strategies").items()) {
+    std::vector<Reader> items = root.at("strategies").items();
+    for (const Reader& item :
+         root.has("prefill_strategies") ? root.at("prefill_strategies").items() : std::vector<Reader>{})
+      items.push_back(item);
+    for (const Reader& item : items) {
       const auto id = item.is_scalar() ? find_strategy(item.text()) : std::nullopt;
       if (!id || has_feature(engine, strategy(*id)) || !asked.engine.empty()) continue;
       const LaunchedAs feature = strategy(*id).launched_as;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/scenario/everyday.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
@@ -188,6 +189,28 @@ Constraints read_constraints(const Reader& r, StepKind kind, bool serves) {
   return c;
 }
 
+std::vector<StrategyId> read_prefills(const Reader& root, const std::vector<StrategyId>& listed,
+                                      const EngineProfile* engine, bool serves) {
+  std::vector<StrategyId> out;
+  // Where it is no key it is not offered as one, either.
+  if (const auto v =
+          serves || root.has("prefill_strategies") ? root.find("prefill_strategies") : std::nullopt) {
+    if (!serves)
+      v->fault("prefill_strategies is for sweeps with a workload: others have no pools",
+               {"expected strategies, or a workload"});
+    return read_strategies(*v, StepKind::prefill);
+  }
+  if (!serves) return out;
+  for (const StrategyId id : listed) {
+    if (strategy(id).prefills) out.push_back(id);
+  }
+  for (const Strategy* s : strategies()) {
+    if (engine != nullptr && s->prefills && !s->decodes && !s->mixes && has_feature(*engine, *s))
+      out.push_back(id_of(*s));
+  }
+  return out;
+}
+
 SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, const std::vector<int>* users) {
   SearchOptions o;
   o.strategies = read_strategies(root.at("strategies"), kind);
@@ -255,8 +278,8 @@ Comparison read_comparison(const Reader& root, const SearchOptions& o, StepKind 
 }
 
 void refuse_sweep_keys(const Reader& root) {
-  for (const char* key :
-       {"strategies", "gpus", "batch", "pipeline_stages", "degrees", "options", "pareto", "compare"}) {
+  for (const char* key : {"strategies", "prefill_strategies", "gpus", "batch", "pipeline_stages", "degrees",
+                          "options", "pareto", "compare"}) {
     if (const auto v = root.find(key)) v->fault(fmt::format("{} is for sweeps", key));
   }
 }

@@ -46,7 +46,7 @@ double bytes_of(const std::vector<Tokens>& ranks) {
 double bytes_of(const ContextLayout& l) {
   return bytes_of(l.fresh) + bytes_of(l.queries) + bytes_of(l.keys) + bytes_of(l.results) +
          bytes_of(l.fresh_count) + bytes_of(l.cached_count) + bytes_of(l.query_rows) + bytes_of(l.key_rows) +
-         bytes_of(l.first_key);
+         bytes_of(l.first_key) + bytes_of(l.kept);
 }
 
 double bytes_of(const Schedule& s) {

@@ -15,6 +15,8 @@ class SearchJournal;
 
 struct SearchOptions {
   std::vector<StrategyId> strategies;
+  std::vector<StrategyId>
+      prefills;  // of a workload: of pools that prefill, where prompts have GPUs of their own
   std::vector<int> gpus;
   std::vector<int> batches;  // per attention group and microbatch, ascending
   // Users of the whole deployment, ascending: a plan's batches are those that make one of these numbers,

@@ -19,7 +19,7 @@ namespace {
 
 std::vector<Plan> prefill_plans(const Case& c, const SearchOptions& o) {
   std::vector<Plan> out, all;
-  for (const StrategyId id : o.strategies) {
+  for (const StrategyId id : o.prefills) {
     if (!strategy(id).prefills || !strategy(id).takes(c) || !strategy(id).exact) continue;
     for (const int gpus : o.gpus) {
       check_cancelled();
@@ -285,7 +285,7 @@ std::vector<PrefillPool> prefill_pools(const Study& study, int threads) {
   for (auto& e : evaluators) e = std::make_unique<ServedEvaluator>(c, o.all_reduce);
   std::vector<PrefillPool> found(plans.size());
   parallel_for(0, plans.size(), workers, [&](std::size_t i, std::size_t slot) {
-    const PromptStep step = prompt_step(*c.engine, c.system.device, plans[i], o.workload->input);
+    const PromptStep step = prompt_step(c, *c.engine, plans[i], o.workload->input);
     found[i] = {plans[i], step, server_of(*evaluators[slot], plans[i], o.workload->input, step.prompts), {}};
   });
   const auto rank = [](const PrefillPool& x) {

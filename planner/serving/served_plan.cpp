@@ -129,7 +129,7 @@ Seconds ServedEvaluator::prompt_alone(const Plan& plan, long long input, long lo
 }
 
 long long ServedEvaluator::prompts_of_step(const Plan& plan, long long input) const {
-  return prompt_step(*case_.engine, case_.system.device, plan, input).prompts;
+  return prompt_step(case_, *case_.engine, plan, input).prompts;
 }
 
 void ServedEvaluator::time_prompts(const Plan& plan, long long input, long long requests, long long prompts,

@@ -17,8 +17,9 @@ std::string key_of(const std::string& setting) { return setting.substr(0, settin
 
 // Which plans a sweep looks at, and what it makes of them: the plans that it reports take as long without.
 bool says_plans(const std::string& setting) {
-  constexpr std::array<std::string_view, 9> kSearch{"name",        "summary", "strategies",  "gpus", "batch",
-                                                    "constraints", "compare", "all_reduces", "noise"};
+  constexpr std::array<std::string_view, 10> kSearch{
+      "name",  "summary",     "strategies", "prefill_strategies", "gpus",
+      "batch", "constraints", "compare",    "all_reduces",        "noise"};
   const std::string key = key_of(setting);
   return std::find(kSearch.begin(), kSearch.end(), key.substr(0, key.find('.'))) != kSearch.end() ||
          key.starts_with("plan") || key.starts_with("workload.users");

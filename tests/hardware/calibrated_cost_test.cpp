@@ -195,6 +195,28 @@ TEST(CalibratedCost, H53PrefillCostsWhatItsFitSays) {
   }
 }
 
+// Absorbed prompts are priced by the kernel that was measured so, and by no other.
+TEST(CalibratedCost, H53AbsorbedPromptsCostWhatTheirFitSays) {
+  constexpr double kCounting = 1e-9;
+  for (const char* name : {"h100-hgx", "h200-hgx"}) {
+    System s = system_named(name);
+    use_framework(s, "sglang", testing::system_catalog());
+    for (const Dtype kv : {Dtype::bf16, Dtype::fp8}) {
+      for (const Count rows : {65, 512, 2048, 16384}) {
+        SCOPED_TRACE(rows);
+        AttendPrefillShape a = mla_sequences(2, rows, 16, 576, 512);
+        a.cache = CacheRows::latent;
+        a.kv_heads = 1;
+        expect_price(s, prefill_op(a, kv, Dtype::bf16),
+                     fitted(s, "mla_prefill",
+                            {"absorbed", "bf16", kv == Dtype::fp8 ? "fp8" : "bf16", "", "flash_attention"},
+                            {2, static_cast<double>(rows), 16}),
+                     Basis::measured, kCounting);
+      }
+    }
+  }
+}
+
 // One row is what a decode step is, of a kernel that shares its keys among thread blocks: the two fits, one
 // of whole prompts without a cache, one of decode steps, meet there within what they say of themselves.
 TEST(CalibratedCost, H48OneTokenOfASharingKernelCostsWhatADecodeStepDoes) {

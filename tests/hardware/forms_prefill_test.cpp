@@ -313,10 +313,38 @@ TEST(FormsPrefill, H32ModuleIsAttentionAndProjections) {
   EXPECT_DOUBLE_EQ(form.work(x, module) - form.work(x, kernel), 2 * rows * (down + 16 * per_head));
 }
 
+// 576 and 512 numbers of each pair, one row of the cache for all heads, and 64 rows of queries and heads to
+// a tile: 16 heads of 2,048 tokens are 512 tiles, each with all blocks of 64 keys up to its own.
+TEST(FormsPrefill, H32AbsorbedHeadsShareRowsOfLatents) {
+  const Form& form = *find_form("mla_prefill");
+  const FormContext c = context_of(form, {"absorbed", "bf16", "bf16", "", "flash_attention"});
+  const std::array<double, 3> x{4, 2048, 16};
+  EXPECT_DOUBLE_EQ(form.work(x, c), 2 * 4 * 16 * 1088. * 2048 * 2049 / 2);
+  EXPECT_DOUBLE_EQ(form.traffic(x, c), 4 * 2048. * (16 * 1088 + 576) * 2);
+  PrefillShape s;
+  s.batch = 4;
+  s.rows = 2048;
+  s.heads_q = 16;
+  s.heads_kv = 1;
+  s.qk_dim = 576;
+  s.v_dim = 512;
+  const PrefillWork w = prefill_work(s, PrefillKernel::flash_attention_3, c);
+  EXPECT_EQ(w.tiles, 4 * 512);
+  double blocks = 0;
+  for (int tile = 0; tile < 512; ++tile) blocks += std::ceil((tile + 1) * 4 / 64.);
+  EXPECT_NEAR(w.blocks, 4 * blocks, 4 * 1.0);
+  // A cache in FP8 is attended to in BF16.
+  const FormContext fp8 = context_of(form, {"absorbed", "bf16", "fp8", "", "flash_attention"});
+  EXPECT_EQ(fp8.flops, c.flops);
+  EXPECT_EQ(form.work(x, fp8), form.work(x, c));
+}
+
 TEST(FormsPrefill, H32PositiveAndMonotone) {
   const Form& form = *find_form("mla_prefill");
   for (const auto& words : {std::vector<std::string>{"kernel", "bf16", "fp8", "", ""},
-                            {"module", "bf16", "bf16", "fp8_block", ""}}) {
+                            {"module", "bf16", "bf16", "fp8_block", ""},
+                            {"absorbed", "bf16", "bf16", "", "flash_attention"},
+                            {"absorbed", "bf16", "fp8", "", "flash_attention"}}) {
     const FormContext c = context_of(form, words);
     const std::vector<double> p = start(form);
     for (const double heads : {1., 16., 128.}) {

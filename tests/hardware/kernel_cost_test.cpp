@@ -106,7 +106,8 @@ TEST(KernelCost, H18PrefillAttentionRunsInWholeWaves) {
   const double peak = s.device.peak[static_cast<std::size_t>(Dtype::bf16)].value;
   CostModel m(s);
   const auto time = [&](Count rows, Count tiles) {
-    const AttendPrefillShape a{AttentionFamily::gqa, 10, 1, 128, 128, rows * 50'000, 50'000, rows, tiles};
+    const AttendPrefillShape a{AttentionFamily::gqa, CacheRows::heads, 10,   1,    128, 128,
+                               rows * 50'000,        50'000,           rows, tiles};
     const Op op = only_op([&](ScheduleBuilder& b) { b.attend("attend", Dtype::bf16, Dtype::bf16, a); });
     return alone(m, op).value - kKernel;
   };

@@ -20,7 +20,8 @@ const std::tuple kShapes{
     GemmShape{3, 5, 7},
     BatchedGemmShape{LatentProduct::expand_values, 3, 5, 7, 11, 2},
     GroupedGemmShape{12.5, 3.5, 5, 7, 4, 9, 5, 6, true, 36, 4, true, true},
-    AttendPrefillShape{AttentionFamily::mla, 8, 2, 12, 10, 300, 40, 20, 3, true, true, 64, 2},
+    AttendPrefillShape{AttentionFamily::mla, CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 3, true, true, 64,
+                       2},
     AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3},
     ElementwiseShape{3, 5, Bytes(7)},
     ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
@@ -353,9 +354,12 @@ TEST(Ops, G1ToG5WorkFollowsFromShapes) {
   expect(std::get<BatchedGemmShape>(kShapes), Dtype::fp8, {2310, 0, 192.5, 0, 0});
   // 12.5 pairs, 3.5 matrices of 35 weights of half a byte.
   expect(std::get<GroupedGemmShape>(kShapes), Dtype::fp4, {875, 0, 68.90625, 0, 0});
-  // 300 pairs of 8 heads, 12 + 10 wide; 40 rows of 2 KV heads of 22 elements.
-  expect(std::get<AttendPrefillShape>(kShapes), Dtype::bf16, {105'600, 2400, 0, 3520, 0});
-  // As before, but of latent rows 12 elements are read, whatever the heads.
+  // 300 pairs of 8 heads, 12 + 10 wide; of 40 latent rows 12 elements are read, whatever the heads, ...
+  expect(std::get<AttendPrefillShape>(kShapes), Dtype::bf16, {105'600, 2400, 0, 960, 0});
+  // ... else 2 KV heads of 22.
+  AttendPrefillShape prompt = std::get<AttendPrefillShape>(kShapes);
+  prompt.cache = CacheRows::heads;
+  expect(prompt, Dtype::bf16, {105'600, 2400, 0, 3520, 0});
   expect(std::get<AttendDecodeShape>(kShapes), Dtype::fp8, {105'600, 2400, 0, 480, 0});
   AttendDecodeShape heads = std::get<AttendDecodeShape>(kShapes);
   heads.cache = CacheRows::heads;

@@ -211,7 +211,12 @@ TEST(LaunchPairs, P22ThePricedStepIsTheLaunchedOne) {
                      "gb200-nvl72",
                      Dtype::fp4,
                      Dtype::fp8,
-                     {"dp_ep:dp=8,ep=8,batch=1", "dp_ep:dp=12,ep=12,batch=1"}}}) {
+                     {"dp_ep:dp=8,ep=8,batch=1", "dp_ep:dp=12,ep=12,batch=1"}},
+          PromptCase{"deepseek-v3.2",
+                     "h200-hgx",
+                     Dtype::fp8,
+                     Dtype::bf16,
+                     {"allgather_kv:cp=8,ep=8,batch=1", "allgather_kv:pp=2,cp=4,ep=4,batch=1"}}}) {
       for (const long long input : {100LL, 1000LL, 1024LL, 3000LL, 8192LL, 20'000LL}) {
         Case c = case_of(x.model, x.system, x.weights, x.kv, decode_batch(input));
         c.engine = engine;
@@ -224,7 +229,7 @@ TEST(LaunchPairs, P22ThePricedStepIsTheLaunchedOne) {
           const Launch launch = launch_pair({server.study, server.plan}, {c, answers}, *engine, "p");
           if (!launch.refused.empty()) continue;  // vLLM has no stages in pairs
           const PromptStep told = told_step(name, launch, plan, input, runner);
-          const PromptStep priced = prompt_step(*engine, c.system.device, plan, input);
+          const PromptStep priced = prompt_step(c, *engine, plan, input);
           EXPECT_EQ(told.prompts, priced.prompts);
           EXPECT_EQ(told.chunk, priced.chunk);
           Case prompts = c;
@@ -236,6 +241,10 @@ TEST(LaunchPairs, P22ThePricedStepIsTheLaunchedOne) {
           cut += told.chunk < input;
           shared += told.prompts > 1;
           groups += plan.dp > 1;
+          if (plan.cp > 1) {
+            EXPECT_EQ(told.prompts, 1);
+            EXPECT_STREQ(name, "sglang");
+          }
         }
       }
     }

@@ -4,6 +4,7 @@
 
 #include "cuda_probe/execute/verify/verify_models.hpp"
 #include "models/model/cache.hpp"
+#include "planner/engines/profile.hpp"
 #include "planner/layers/layer_flow.hpp"
 #include "sim/base/cancel.hpp"
 
@@ -135,13 +136,29 @@ Charges charges_of(const Case& c, const Plan& p) {
   return even ? Charges::every_rank : Charges::fullest_rank;
 }
 
+// What differs between runs of one prefill: its kernels, and how an engine's ranks share prompts.
+struct Variant {
+  const char* name = "";
+  AttentionKernel kernel = AttentionKernel::flash;
+  bool whole = false;  // caches are whole on every rank, and latents are attended to absorbed [C26]
+};
+
+// An engine of which nothing else is asked here.
+std::shared_ptr<const EngineProfile> with_whole_caches() {
+  EngineProfile engine;
+  engine.name = "whole caches";
+  engine.context = {true, true, false};
+  return std::make_shared<const EngineProfile>(std::move(engine));
+}
+
 void add_prefill(const Layers& layers, const CaseSizes& z, const Workload& w, Plan p,
-                 std::vector<VerifyCase>& out, AttentionKernel kernel = AttentionKernel::flash) {
+                 std::vector<VerifyCase>& out, const Variant& variant = {}) {
   check_cancelled();
   VerifyCase v;
   v.study = small_case(layers, z);
+  if (variant.whole) v.study.engine = with_whole_caches();
   v.study.batch = prefill_batch(w.requests);
-  v.study.kernels.attention = kernel;
+  v.study.kernels.attention = variant.kernel;
   if (w.history) v.study.placement = turns(w.requests, p.cp);
   if (p.ep > 1)
     give_experts(v.study);
@@ -150,8 +167,7 @@ void add_prefill(const Layers& layers, const CaseSizes& z, const Workload& w, Pl
   p.in_flight = p[kPrefillChunk] > 0 ? 1 : p.pp;
   if (check_plan(v.study, p)) return;
   v = verify_case_of(std::move(v.study), p);
-  const char* eager = kernel == AttentionKernel::eager ? ", eager" : "";
-  v.what = fmt::format("{}, {}{}, {}", layers.name, w.name, eager, to_string(p));
+  v.what = fmt::format("{}, {}{}, {}", layers.name, w.name, variant.name, to_string(p));
   out.push_back(std::move(v));
 }
 
@@ -204,7 +220,9 @@ void add_prefills(const Strategy& s, const Layers& layers, const CaseSizes& z, i
       for (const Plan& p : plans) {
         add_prefill(layers, z, w, p, out);
         if (s.eager && (cp == 3 || !listed_parts(p).empty()))
-          add_prefill(layers, z, w, p, out, AttentionKernel::eager);
+          add_prefill(layers, z, w, p, out, {", eager", AttentionKernel::eager});
+        if (s.launched_as == LaunchedAs::prefill_cp)
+          add_prefill(layers, z, w, p, out, {", whole caches", AttentionKernel::flash, true});
       }
     }
   }

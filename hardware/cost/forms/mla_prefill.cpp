@@ -34,13 +34,21 @@ constexpr double kHidden = 7168, kQueryRank = 1536, kLatent = 512, kRotary = 64,
 double projections(const FormContext& c) { return c.variant[0]; }
 double weight_bytes(const FormContext& c) { return c.variant[1]; }
 
-PrefillShape shape_of(std::span<const double> x) {
+/// Whether attention is absorbed: all heads share rows of latents, which are keys and values.
+bool absorbed(const FormContext& c) { return c.variant[2] > 0; }
+/// FlashAttention-3 alone was measured so, where the heads of a token share its tiles.
+PrefillKernel kernel_of(const FormContext& c) {
+  return absorbed(c) ? PrefillKernel::flash_attention_3 : PrefillKernel::plain;
+}
+
+PrefillShape shape_of(std::span<const double> x, const FormContext& c) {
   PrefillShape s;
   s.batch = x[0];
   s.rows = x[1];
-  s.heads_q = s.heads_kv = x[2];
-  s.qk_dim = kHead + kRotary;
-  s.v_dim = kHead;
+  s.heads_q = x[2];
+  s.heads_kv = absorbed(c) ? 1 : x[2];
+  s.qk_dim = (absorbed(c) ? kLatent : kHead) + kRotary;
+  s.v_dim = absorbed(c) ? kLatent : kHead;
   return s;
 }
 
@@ -51,7 +59,10 @@ double weights(double heads) { return kDown + heads * kPerHead; }
 
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
   const bool module = words[0] == "module" || words[0] == "module_wideep";
-  const bool fp8 = words[2] == "fp8" && system.device.peak[static_cast<std::size_t>(Dtype::fp8)].value > 0;
+  // A cache in FP8 becomes BF16 before it is absorbed, as long as the same in BF16.
+  const bool latent = words[0] == "absorbed";
+  const bool fp8 =
+      !latent && words[2] == "fp8" && system.device.peak[static_cast<std::size_t>(Dtype::fp8)].value > 0;
   out = form_context(system, fp8 ? Dtype::fp8 : Dtype::bf16);
   out.a_bytes = fp8 ? 1 : 2;
   out.b_bytes = words[2] == "fp8" ? 1 : 2;
@@ -61,16 +72,19 @@ bool context(std::span<const std::string> words, const System& system, FormConte
     out.variant[1] = fit_bytes(words[3]);
     if (out.variant[0] <= 0) return false;
   }
-  return out.flops > 0 && (module || words[0] == "kernel");
+  out.variant[2] = latent ? 1 : 0;
+  return out.flops > 0 && (module || latent || words[0] == "kernel");
 }
 bool covers(std::span<const double>) { return true; }
 double work(std::span<const double> x, const FormContext& c) {
-  const PrefillShape s = shape_of(x);
+  const PrefillShape s = shape_of(x, c);
   const double module = projections(c) > 0 ? 2 * s.batch * s.rows * weights(s.heads_q) : 0;
   return 2 * s.batch * s.heads_q * (s.qk_dim + s.v_dim) * prefill_pairs(s) + module;
 }
 double traffic(std::span<const double> x, const FormContext& c) {
   const double rows = x[0] * x[1];
+  if (absorbed(c))
+    return rows * x[2] * (2 * kLatent + kRotary) * c.a_bytes + rows * (kLatent + kRotary) * c.b_bytes;
   return rows * x[2] * (2 * (kHead + kRotary) + 2 * kHead) * c.a_bytes +
          rows * (kLatent + kRotary) * c.b_bytes + (projections(c) > 0 ? weights(x[2]) * weight_bytes(c) : 0);
 }
@@ -80,6 +94,8 @@ double attention_seconds(PrefillWork w, double heads, double keys, double qk, do
   w.prefix_bytes = 0;  // expanded just before, with the new tokens' own
   w.query_bytes = w.tokens * heads * (qk * c.a_bytes + v * 2);
   w.cache_bytes = keys * heads * (qk + v) * c.a_bytes + w.tokens * (kLatent + kRotary) * c.b_bytes;
+  // Absorbed all heads read the same rows; in FP8 they are read, written and read again.
+  if (absorbed(c)) w.cache_bytes = keys * (kLatent + kRotary) * (c.b_bytes < 2 ? c.b_bytes + 4 : c.b_bytes);
   // FP8: queries, keys and values are read and written once more for their conversion.
   if (c.a_bytes < 2) w.cache_bytes += (w.tokens * qk + keys * (qk + v)) * heads * (2 + c.a_bytes);
   const double bytes = projections(c) > 0 ? 1 : p[6];
@@ -87,18 +103,17 @@ double attention_seconds(PrefillWork w, double heads, double keys, double qk, do
   return prefill_seconds(w, c, own);
 }
 double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  const PrefillShape s = shape_of(x);
+  const PrefillShape s = shape_of(x, c);
   const double rows = s.batch * s.rows;
-  double t =
-      attention_seconds(prefill_work(s, PrefillKernel::plain, c), s.heads_q, rows, s.qk_dim, s.v_dim, c, p);
+  double t = attention_seconds(prefill_work(s, kernel_of(c), c), s.heads_q, rows, s.qk_dim, s.v_dim, c, p);
   if (projections(c) > 0) {
     t += 2 * rows * (kDown / p[7] + s.heads_q * kPerHead / p[8]) / projections(c) +
          weights(s.heads_q) * weight_bytes(c) / (p[9] * c.bandwidth);
   }
   return t;
 }
-void coordinates(std::span<const double> x, const FormContext&, double* out) {
-  const PrefillShape s = shape_of(x);
+void coordinates(std::span<const double> x, const FormContext& c, double* out) {
+  const PrefillShape s = shape_of(x, c);
   prefill_coordinates(prefill_pairs(s), s.rows, s.batch * s.heads_q * std::ceil(s.rows / 128), out);
   out[2] = std::log2(s.heads_q);
 }
@@ -106,7 +121,7 @@ void coordinates(std::span<const double> x, const FormContext&, double* out) {
 }  // namespace
 
 double mla_prefill_seconds(const AttendPrefillShape& a, const FormContext& c, std::span<const double> p) {
-  return attention_seconds(prefill_work(a, PrefillKernel::plain, c), static_cast<double>(a.q_heads),
+  return attention_seconds(prefill_work(a, kernel_of(c), c), static_cast<double>(a.q_heads),
                            static_cast<double>(a.kv_rows), static_cast<double>(a.qk_dim),
                            static_cast<double>(a.v_dim), c, p);
 }

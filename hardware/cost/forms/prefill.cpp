@@ -96,6 +96,8 @@ PrefillTile flash_attention_3_tile(double qk_dim, bool fp8, bool window) {
   if (qk_dim <= 96) return {192, 128};
   if (qk_dim <= 128) return {128, fp8 ? 160.0 : 128.0};
   if (qk_dim <= 192) return {128, fp8 ? (window ? 128.0 : 160.0) : 96.0};
+  // No head is as wide: MLA's rows, absorbed, of which it takes the 512 values apart from the 64 beside them.
+  if (qk_dim > 256) return {64, 64};
   return {128, window ? 64.0 : fp8 ? 128.0 : 80.0};
 }
 

@@ -112,7 +112,8 @@ double prefill_seconds(const PrefillWork& work, const FormContext& context, std:
 /// [H31] The attention of a schedule; p as kPrefillParameters, `context` of kAttentionPrefillForm.
 double attention_prefill_seconds(const AttendPrefillShape& shape, const FormContext& context,
                                  std::span<const double> p, Merging merging = Merging::counted);
-/// [H32] Attention of MLA with expanded keys and values, without its projections; p as the form's.
+/// [H32] Attention of MLA, its keys and values expanded or (CacheRows::latent) absorbed, without its
+/// projections; p as the form's, `context` that of its scope.
 double mla_prefill_seconds(const AttendPrefillShape& shape, const FormContext& context,
                            std::span<const double> p);
 
