@@ -334,9 +334,8 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
                                ? scenario_parts::read_constraints(*constraints_at, kind, load.has_value())
                                : scenario_parts::Constraints{};
   if (sweep != nullptr) {
-    sweep->search = scenario_parts::read_search(root, system_gpus, kind, load ? &load->users : nullptr);
-    sweep->search.prefills =
-        scenario_parts::read_prefills(root, sweep->search.strategies, profile, load.has_value());
+    sweep->search =
+        scenario_parts::read_search(root, system_gpus, kind, load ? &load->users : nullptr, profile);
     sweep->compare = scenario_parts::read_comparison(root, sweep->search, kind);
     sweep->noise = noise;
     constrain(sweep->search, constraints, load ? &load->load : nullptr);
