@@ -255,7 +255,7 @@ class Pair {
 
   // One that lost its blocks waits in front of those that hold theirs and have read: vLLM looks no further.
   [[noreturn]] void stands_still() const {
-    throw UserError({Diagnostic{
+    throw PairStops({Diagnostic{
         {},
         fmt::format(
             "{} of {} requests are never answered: in a replica that decodes one that lost its KV blocks "

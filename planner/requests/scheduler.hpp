@@ -13,6 +13,12 @@
 
 namespace shardline {
 
+/// An engine of a pair ends with an error or stands still, by its own rules under this load.
+class PairStops : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 /// One engine's scheduler with its KV cache, a step at a time. Requests are added as they come; steps are
 /// decided by schedule(), at most depth() of them beyond those that have ended, and end in their order.
 class Scheduler {
