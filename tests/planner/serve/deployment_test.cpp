@@ -83,7 +83,8 @@ RandomCase random_case(std::mt19937_64& rng) {
   load.rate = one_of(0.5, 3.0, 10.0, 30.0, 100.0);
   load.seed = rng() % 1000;
   load.router = one_of(Router::round_robin, Router::least_kv);
-  if (c.engine == "vllm" && c.model == "llama-3.1-8b") c.q.pools = one_of(PoolsAsked::any, PoolsAsked::any, PoolsAsked::two);
+  if (c.engine == "vllm" && c.model == "llama-3.1-8b")
+    c.q.pools = one_of(PoolsAsked::any, PoolsAsked::any, PoolsAsked::two);
   load.targets.push_back({Latency::ttft, one_of(0.5, 0.9, 0.99), Seconds(one_of(0.03, 0.1, 0.4, 2.0))});
   if (rng() % 4 > 0)
     load.targets.push_back({Latency::tpot, one_of(0.5, 0.9), Seconds(one_of(0.004, 0.008, 0.015, 0.04))});
