@@ -133,8 +133,9 @@ void PlanStepTimes::look(Table& table, std::uint32_t requests, std::uint32_t ind
       Cell& part = table.cells.emplace_back();
       part.low = cell.low + i * half;
       part.size = half;
-      part.skew = cell.skew + j * half_skew;
-      part.skew_size = half_skew;
+      // Of one request nothing is cut there: who cuts often would have nothing left.
+      part.skew = flat ? cell.skew : cell.skew + j * half_skew;
+      part.skew_size = flat ? cell.skew_size : half_skew;
     }
   }
 }

@@ -47,6 +47,25 @@ std::unique_ptr<PlanStepTimes> times_of(const Served& s) {
                                          a.study.sweep().search.all_reduce);
 }
 
+// A time that jumps where keys begin to be chosen cuts cells until they are smallest.
+TEST(PlanSteps, R7OneRequestAloneHasATimeAtEveryLength) {
+  for (const char* plan : {"tensor:tpa=8,ep=8", "dp_ep:dp=8,ep=8"}) {
+    const auto times = times_of({"deepseek-v3.2", "h200-hgx", plan, "vllm"});
+    double before = 0;
+    for (std::uint32_t cached = 1; cached < 131'000; cached += 1 + cached / 97) {
+      StepBatch one;
+      one.decodes = 1;
+      one.cached = one.longest = cached;
+      const double time = times->of(one).value;
+      ASSERT_TRUE(std::isfinite(time) && time > 0) << plan << " " << cached;
+      if (before > 0) {
+        EXPECT_LT(std::abs(time / before - 1), 0.5) << plan << " " << cached;
+      }
+      before = time;
+    }
+  }
+}
+
 // A step, and the batch that it is in truth.
 struct Drawn {
   StepBatch step;
