@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -96,6 +97,19 @@ std::string certificate_text(const DeploymentAnswer& a) {
   return out + fmt::format("; {} requests played", c.requests);
 }
 
+// What beside its targets keeps a load from being served.
+std::string unserved_text(const ServedLoadAnswer& load) {
+  if (load.refused > 0)
+    return fmt::format(
+        "row 1: {} of {} requests are refused, as the engine would: they are longer than the model or than "
+        "its KV cache",
+        load.refused, load.sent);
+  if (load.growth_per_s)
+    return fmt::format("row 1: the queue grows by {} requests a second, as long as the load lasts",
+                       three_digits(*load.growth_per_s));
+  return "";
+}
+
 std::string certainty_text(const Study& study, const PlayedDeployment& first) {
   const ErrorRange time = served_time_error(*study.study.engine, first.answer.step_errors);
   std::string out = fmt::format(
@@ -122,7 +136,12 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
       wrapped(basis_text(asked, load), width, "  ") + "\n" + wrapped(answer_text(asked, a, slo), width, "  ");
   if (!shown.empty()) {
     out += table_text(shown);
-    if (a.nearest) out += "  *: misses the target\n";
+    if (a.nearest) {
+      const ServedLoadAnswer& load = a.nearest->answer.load;
+      if (!std::all_of(load.targets.begin(), load.targets.end(), [](const TargetResult& t) { return t.met; }))
+        out += "  *: misses the target\n";
+      if (const std::string why = unserved_text(load); !why.empty()) out += wrapped(why, width, "  ");
+    }
     out += "\n" + wrapped(certainty_text(study, *shown.front()), width, "  ");
   }
   if (!shown.empty()) {
