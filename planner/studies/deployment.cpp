@@ -30,7 +30,7 @@ class Deployments {
     SL_CHECK(q_.load.users == 0 && !q_.load.targets.empty() && (q_.load.rate > 0 || !q_.load.trace.empty()),
              "an open loop with targets");
     const std::size_t threads = threads_of_rank(q_.threads, ranks_);
-    require_memory(need(q_, jobs_.plans(), threads, ranks_));
+    require_memory(need(q_, jobs_, threads, ranks_));
     dealer_.emplace(ranks_, threads, alone_ ? "" : jobs_.digest(),
                     [this](std::string_view job) { return jobs_.done(job); });
   }
@@ -39,7 +39,7 @@ class Deployments {
   static bool work(const Study& study, const DeploymentQuestion& question, Ranks& ranks) {
     DeploymentJobs jobs(study, question);
     const std::size_t threads = threads_of_rank(question.threads, ranks);
-    require_memory(need(question, jobs.plans(), threads, ranks));
+    require_memory(need(question, jobs, threads, ranks));
     return work_for_rank_0(ranks, threads, jobs.digest(),
                            [&](std::string_view job) { return jobs.done(job); });
   }
@@ -74,10 +74,11 @@ class Deployments {
   // Plays on all threads, on as many replicas of the smallest plan as there are GPUs for; of each plan its
   // tables of step times and the lengths of all requests, which its bounds keep; once more where a plan is
   // played twice at once. Each rank of a machine may need it.
-  static MemoryNeed need(const DeploymentQuestion& q, const std::vector<Plan>& plans, std::size_t threads,
+  static MemoryNeed need(const DeploymentQuestion& q, const DeploymentJobs& jobs, std::size_t threads,
                          const Ranks& ranks) {
     constexpr double kTables = 6e6, kLengths = 3 * sizeof(std::int64_t);
-    const std::uint64_t requests = std::max<std::uint64_t>(q.load.requests, 2000);
+    const std::vector<Plan>& plans = jobs.plans();
+    const std::uint64_t requests = jobs.requests();
     int smallest = q.most_gpus;
     for (const Plan& plan : plans) smallest = std::min(smallest, plan.gpus());
     const int replicas = q.most_gpus / smallest;

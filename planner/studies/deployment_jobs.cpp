@@ -14,6 +14,8 @@
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/served_bytes.hpp"
+#include "planner/studies/service_load.hpp"
+#include "planner/studies/sized_trace.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
@@ -48,8 +50,8 @@ std::vector<std::vector<std::string>> knob_settings(const std::vector<std::strin
 // A plan that is played, with all that is found once for all its plays.
 struct DeploymentJobs::Server {
   Server(const Study& study, ServiceQuestion asked,
-         const std::function<void(std::uint64_t, std::uint64_t)>& step)
-      : question(std::move(asked)), service(study, question, step) {}
+         const std::function<void(std::uint64_t, std::uint64_t)>& step, const std::optional<TraceSize>& trace)
+      : question(std::move(asked)), service(study, question, step, trace ? &*trace : nullptr) {}
   ServiceQuestion question;
   RequestService service;
   std::vector<std::unique_ptr<DeploymentBounds>>
@@ -90,10 +92,14 @@ class DeploymentJobs::Lease {
 DeploymentJobs::DeploymentJobs(const Study& study, const DeploymentQuestion& question)
     : study_(study), question_(question), step_([](std::uint64_t, std::uint64_t) { check_cancelled(); }) {
   find_plans();
+  const ServiceQuestion& load = question.load;
+  if (!load.trace.empty()) trace_ = size_of(load.trace, load.requests, step_);
   for (std::size_t i = 0; i < plans_.size(); ++i) servers_.push_back(std::make_unique<Slot>());
 }
 
 DeploymentJobs::~DeploymentJobs() = default;
+
+std::uint64_t DeploymentJobs::requests() const { return requests_played(question_.load, trace_); }
 
 void DeploymentJobs::find_plans() {
   SearchOptions o = study_.sweep().search;
@@ -126,7 +132,7 @@ std::unique_ptr<DeploymentJobs::Server> DeploymentJobs::made(std::size_t server)
   asked.plan = plans_[server];
   asked.replicas = question_.most_gpus / asked.plan.gpus();  // whose memory is asked for
   asked.knobs.clear();
-  auto out = std::make_unique<Server>(study_, std::move(asked), step_);
+  auto out = std::make_unique<Server>(study_, std::move(asked), step_, trace_);
   const OfferedLoad offered = out->service.offered();
   out->bounds.resize(question_.knobs.size());
   for (std::size_t k = 0; k < question_.knobs.size(); ++k) {
@@ -159,6 +165,8 @@ std::vector<BoundedSetting> DeploymentJobs::settings(std::size_t server) {
       least([&](int n) { return bounds.rules_out_prompts(n); }, of.prompts, of.no_prompts);
       least([&](int n) { return bounds.rules_out_answers(n); }, of.answers, of.no_answers);
     }
+  } catch (const TraceChanged&) {
+    throw;
   } catch (const UserError&) {  // a plan that cannot be asked has none
   }
   return out;

@@ -16,6 +16,7 @@
 
 #include "planner/studies/deployment.hpp"
 #include "planner/studies/deployment_bounds.hpp"
+#include "planner/studies/sized_trace.hpp"
 
 namespace shardline {
 
@@ -64,6 +65,8 @@ class DeploymentJobs {
   ~DeploymentJobs();
 
   const std::vector<Plan>& plans() const { return plans_; }
+  /// Of each play.
+  std::uint64_t requests() const;
   /// Plans that the engine starts and whose requests cannot be played, each with the reason.
   std::vector<std::pair<Plan, std::string>> take_not_played() { return std::move(not_played_); }
 
@@ -104,6 +107,7 @@ class DeploymentJobs {
   std::vector<Plan> plans_;
   std::vector<std::pair<Plan, std::string>> not_played_;
   std::function<void(std::uint64_t, std::uint64_t)> step_;
+  std::optional<TraceSize> trace_;  // as all plays must find it
   // By plan, once it is asked for: as many as were played at once.
   struct Slot;
   std::vector<std::unique_ptr<Slot>> servers_;

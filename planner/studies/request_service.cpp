@@ -18,7 +18,6 @@ namespace shardline {
 
 namespace {
 
-constexpr std::uint64_t kDefaultRequests = 2000;
 constexpr std::size_t kParts = ClusterRun::kParts;
 
 // Requests that break a target, and that may: a play ends where more do than may.
@@ -32,22 +31,19 @@ struct GivenUp {};
 class RequestService::Plays {
  public:
   Plays(const Study& study, ServiceQuestion question,
-        const std::function<void(std::uint64_t, std::uint64_t)>& step)
+        const std::function<void(std::uint64_t, std::uint64_t)>& step, const TraceSize* size)
       : study_(study),
         q_(std::move(question)),
         step_(step),
         times_(study.study, q_.plan, study.sweep().search.all_reduce) {
     require_play(study.study, q_.plan);
-    if (!q_.trace.empty()) trace_ = size_of(q_.trace, step);
+    if (!q_.trace.empty()) trace_ = size != nullptr ? *size : size_of(q_.trace, q_.requests, step);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
     knobs_ = knobs_of(q_.knobs);
     if (q_.prefill)
       pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
                                            PairPools::Known{});
-    if (q_.requests == 0)
-      q_.requests = trace_         ? trace_->requests
-                    : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
-                                   : kDefaultRequests;
+    q_.requests = requests_played(q_, trace_);
     const int replicas = q_.replicas * q_.plan.dp + (q_.prefill ? q_.prefill->replicas : 0);
     require_memory(need_of_requests(q_.requests, q_.users, replicas, blocks_kept()));
   }
@@ -85,7 +81,7 @@ class RequestService::Plays {
 
   OfferedLoad offered() const {
     OfferedLoad out;
-    ServiceLoad load(q_, study_.study, pace(q_.rate));
+    ServiceLoad load(q_, study_.study, pace(q_.rate), trace_);
     TraceRequest row;
     while (out.arrivals.size() < q_.requests && load.load().arrivals->next_time() < Seconds(kNever)) {
       const Arrival came = load.load().arrivals->take();
@@ -167,7 +163,7 @@ class RequestService::Plays {
       for (std::size_t g = 0; g < groups.count; ++g) schedulers.push_back(scheduler_of(knobs_));
       times.push_back(&times_);
     }
-    ServiceLoad load(q_, study_.study, pace(rate));
+    ServiceLoad load(q_, study_.study, pace(rate), trace_);
     std::array<LatencyRecord, kLatencies.size()> records;
     std::uint64_t good = 0;
     answered_ = 0;
@@ -360,8 +356,9 @@ class RequestService::Plays {
 };
 
 RequestService::RequestService(const Study& study, const ServiceQuestion& question,
-                               const std::function<void(std::uint64_t, std::uint64_t)>& step)
-    : plays_(std::make_unique<Plays>(study, question, step)) {}
+                               const std::function<void(std::uint64_t, std::uint64_t)>& step,
+                               const TraceSize* size)
+    : plays_(std::make_unique<Plays>(study, question, step, size)) {}
 RequestService::~RequestService() = default;
 
 ServiceAnswer RequestService::answer() { return plays_->answer(); }

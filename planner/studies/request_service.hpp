@@ -128,14 +128,18 @@ struct OfferedLoad {
   bool shared = false;  // some requests begin with text that others have: a prefix cache may find it
 };
 
+struct TraceSize;
+
 /// A plan and a load, to be played as often as asked: times of steps are found once for all plays. One object
 /// per thread.
 class RequestService {
  public:
   /// Throws UserError as no_play(), service_knobs() and traces do. `step` is called now and then and may
-  /// throw to stop; it lives as long as this.
+  /// throw to stop; it lives as long as this. `size`: of the question's trace where it is known; one that has
+  /// changed since it was read first is refused in the middle of a play, TraceChanged.
   RequestService(const Study& study, const ServiceQuestion& question,
-                 const std::function<void(std::uint64_t done, std::uint64_t all)>& step);
+                 const std::function<void(std::uint64_t done, std::uint64_t all)>& step,
+                 const TraceSize* size = nullptr);
   RequestService(const RequestService&) = delete;
   RequestService& operator=(const RequestService&) = delete;
   ~RequestService();

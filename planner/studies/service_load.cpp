@@ -1,10 +1,8 @@
 #include "planner/studies/service_load.hpp"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "planner/plan/case.hpp"
-#include "sim/base/read_text.hpp"
 
 namespace shardline {
 
@@ -15,12 +13,22 @@ Variate length(long long tokens, LengthLaw law) {
   return law == LengthLaw::equal ? Variate::fixed(n) : Variate::uniform(0.8 * n, n);
 }
 
+constexpr std::uint64_t kDefaultRequests = 2000;
+
 }  // namespace
 
-ServiceLoad::ServiceLoad(const ServiceQuestion& q, const Case& c, double rate)
+std::uint64_t requests_played(const ServiceQuestion& q, const std::optional<TraceSize>& size) {
+  if (q.requests > 0) return q.requests;
+  if (size) return size->requests;
+  return q.users > 0 ? 10 * static_cast<std::uint64_t>(q.users) : kDefaultRequests;
+}
+
+ServiceLoad::ServiceLoad(const ServiceQuestion& q, const Case& c, double rate,
+                         const std::optional<TraceSize>& size)
     : law_{length(q.input, q.lengths), length(q.output, q.lengths)}, made_up_(law_, q.seed) {
-  if (!q.trace.empty()) {
-    trace_requests(q, rate);
+  if (size) {
+    trace_.emplace(q.trace, *size);
+    trace_requests(rate);
   } else {
     load_.request = [this](TraceRequest& out) {
       out = made_up_.make(next_++, Seconds(0));
@@ -40,14 +48,11 @@ ServiceLoad::ServiceLoad(const ServiceQuestion& q, const Case& c, double rate)
 }
 
 // Times of rows are those of its arrivals; what they ask for is kept until it is sent.
-void ServiceLoad::trace_requests(const ServiceQuestion& q, double rate) {
-  file_.open(q.trace);
-  if (!file_) throw UserError(q.trace + ": cannot be read");
-  reader_ = std::make_unique<TraceReader>(file_, q.trace);
+void ServiceLoad::trace_requests(double rate) {
   arrivals_ = std::make_unique<TraceArrivals>(
       [this]() -> std::optional<Seconds> {
         TraceRequest row;
-        if (!reader_->next(row)) return std::nullopt;
+        if (!trace_->next(row)) return std::nullopt;
         read_.push_back(row);
         return row.arrival;
       },
@@ -57,29 +62,6 @@ void ServiceLoad::trace_requests(const ServiceQuestion& q, double rate) {
     read_.pop_front();
     return true;
   };
-}
-
-TraceSize size_of(const std::string& trace, const std::function<void(std::uint64_t, std::uint64_t)>& step) {
-  // A pipe has nothing left for the second reading, and a device no end.
-  std::error_code ignored;
-  if (std::filesystem::exists(trace, ignored) && !std::filesystem::is_regular_file(trace, ignored))
-    throw UserError(trace + ": not a regular file: a trace is read twice, first for its length and faults");
-  std::ifstream file(trace);
-  if (!file) throw UserError(trace + ": cannot be read");
-  note_read(trace);
-  TraceReader reader(file, trace);
-  TraceSize out;
-  for (TraceRequest row; reader.next(row); ++out.requests) {
-    if (out.requests % 4096 == 0) step(0, 0);
-    out.seconds = row.arrival.value;
-    out.input += static_cast<double>(row.input);
-    out.output += static_cast<double>(row.output);
-    out.longest = std::max<std::int64_t>(out.longest, row.input + row.output);
-  }
-  if (out.requests == 0) throw UserError(trace + ": no requests");
-  out.input /= static_cast<double>(out.requests);
-  out.output /= static_cast<double>(out.requests);
-  return out;
 }
 
 }  // namespace shardline
