@@ -27,6 +27,10 @@ std::string_view to_string(Latency latency) {
 
 namespace {
 
+// Those that latencies are told at (kToldQuantiles) end with p99.9: of the 2000 requests of a play two are
+// above it, and beyond it the largest would be asked, which is no percentile.
+constexpr double kLeastPercent = 1, kMostPercent = 99.9;
+
 constexpr const char* kForInstance = "expected for instance \"ttft p99 2 s, tpot p99 40 ms\"";
 
 // One target after another, with the place of each fault.
@@ -60,9 +64,10 @@ class TargetText {
     double percent = 0;
     const auto [last, error] = std::from_chars(digits.data(), end_of_part, percent);
     if (digits.empty() || part[0] != 'p' || error != std::errc{} || last != end_of_part ||
-        !(percent > 0 && percent < 100))
+        !(percent >= kLeastPercent && percent <= kMostPercent))
       return fault(part_at,
-                   "expected a percentile from p1 to p99.9, found " + (part.empty() ? "nothing" : part),
+                   fmt::format("expected a percentile from p{} to p{}, found {}", kLeastPercent, kMostPercent,
+                               part.empty() ? "nothing" : part),
                    {kForInstance});
     out.quantile = percent / 100;
     while (at < end && text_[at] == ' ') ++at;

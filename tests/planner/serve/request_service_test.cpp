@@ -178,7 +178,11 @@ TEST(RequestService, TargetsHavePlaces) {
   EXPECT_THAT(of_text("ttft p99 2 s, tpot 40 ms"), HasSubstr("--slo:1:20: expected a percentile"));
   EXPECT_THAT(of_text("ttft p99 2 parsec"), HasSubstr("--slo:1:10:"));
   EXPECT_THAT(of_text("ttft p99 -2 s"), HasSubstr("--slo:1:10: expected a positive time"));
-  EXPECT_THAT(of_text("ttft p100 2 s"), HasSubstr("--slo:1:6: expected a percentile"));
+  for (const char* const none :
+       {"p100", "p99.91", "p99.999", "p0.5", "p0", "p-1", "pnan", "pinf", "p", "p9x"})
+    EXPECT_THAT(of_text(std::string("ttft ") + none + " 2 s"),
+                HasSubstr(std::string("--slo:1:6: expected a percentile from p1 to p99.9, found ") + none));
+  EXPECT_DOUBLE_EQ(parse_targets("--slo", "ttft p1 2 s").front().quantile, 0.01);
   EXPECT_THAT(of_text("ttft p99 2 s,"), HasSubstr("--slo:1:14: a target is missing"));
   // All faults at once.
   EXPECT_THAT(of_text("tft p99 2 s, tpot p99 4"), HasSubstr("--slo:1:23:"));
