@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -190,6 +191,15 @@ std::optional<long long> decimal_of(std::string_view text) {
   return value;
 }
 
+// CLI11 takes 0x1p3, inf and 1e400 too, by strtold; files and quantities do not.
+std::optional<double> real_of(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
 CLI::Validator whole_number(long long least, long long most) {
@@ -206,19 +216,18 @@ CLI::Validator whole_number(long long least, long long most) {
 
 CLI::Validator number(double least, double most) {
   return {[=](std::string& text) {
-            double value = 0;
-            const bool valid = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
-            return valid ? std::string{}
-                         : fmt::format("expected a number from {} to {}, found {}", least, most, text);
+            const auto value = real_of(text);
+            return value && *value >= least && *value <= most
+                       ? std::string{}
+                       : fmt::format("expected a number from {} to {}, found {}", least, most, text);
           },
           fmt::format("FLOAT in [{} - {}]", least, most)};
 }
 
 CLI::Validator positive_number() {
   return {[](std::string& text) {
-            double value = 0;
-            const bool valid = CLI::detail::lexical_cast(text, value) && value > 0;
-            return valid ? std::string{} : "expected a positive number, found " + text;
+            const auto value = real_of(text);
+            return value && *value > 0 ? std::string{} : "expected a positive number, found " + text;
           },
           "POSITIVE"};
 }
