@@ -25,6 +25,14 @@ std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folde
 std::vector<std::filesystem::path> csv_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> out = entries_of(folder);
   std::erase_if(out, [](const std::filesystem::path& p) { return p.extension() != ".csv"; });
+  // A pipe is waited for, and a device has no end: who means one gives its name.
+  for (const std::filesystem::path& p : out) {
+    std::error_code ignored;
+    const std::filesystem::file_type type = std::filesystem::status(p, ignored).type();
+    using enum std::filesystem::file_type;
+    if (type == fifo || type == character || type == block || type == socket)
+      throw UserError(p.string() + ": not a regular file: of a folder only such are read");
+  }
   return out;
 }
 

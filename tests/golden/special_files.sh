@@ -146,6 +146,20 @@ mkfifo zeros.fifo
 cat zeros.csv > zeros.fifo &
 refused 'this needs about' calibrate zeros.fifo --system h200-hgx --memory "100 MB"
 rm zeros.csv zeros.fifo
+# One in a folder was not asked for by its name, and nobody writes to it.
+mkdir tables
+cp gemm.csv tables/
+mkfifo tables/pipe.csv
+for command in calibrate "calibrate --power" evaluate; do
+  refused 'tables/pipe.csv: not a regular file: of a folder only such are read' $command tables --system h200-hgx
+done
+rm tables/pipe.csv
+ln -s /dev/zero tables/device.csv
+refused 'tables/device.csv: not a regular file: of a folder only such are read' evaluate tables --system h200-hgx
+rm tables/device.csv
+ln -s gemm.csv tables/linked.csv
+run evaluate tables --system h200-hgx
+rm -r tables
 
 # serve, simulate: a folder, which is there whole or not at all.
 for out in - /dev/full question.yaml link.yaml /proc/nowhere; do
