@@ -259,7 +259,11 @@ InOneStep::~InOneStep() { g_steps.fetch_sub(1); }
 
 void note_written(const std::filesystem::path& path) { g_written.push_back(path.string()); }
 
-void note_resumable() { g_resumable = true; }
+void note_resumable(bool resumable) { g_resumable = resumable; }
+
+std::string resumable_text() {
+  return g_resumable ? "what was done is kept; the same command goes on where it was\n" : "";
+}
 
 std::string interrupted_text(std::string_view program) {
   std::string kept;

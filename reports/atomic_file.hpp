@@ -64,8 +64,10 @@ class InOneStep {
 
 /// Notes a file or folder that is whole, and what is said of those after an interrupt.
 void note_written(const std::filesystem::path& path);
-/// What is unfinished is kept, too: the same command goes on with it.
-void note_resumable();
+/// What is unfinished is kept, too: the same command goes on with it. False: it is no more.
+void note_resumable(bool resumable);
+/// That, of a command that failed; "" where nothing is.
+std::string resumable_text();
 std::string interrupted_text(std::string_view program);
 
 }  // namespace shardline

@@ -106,7 +106,7 @@ SweepJournal::SweepJournal(const std::filesystem::path& folder, const std::strin
   read_this_program();
   key_ = std::string(kOurs) + "1 " + sha256(question + "\n" + digest_of_texts_read());
   std::vector<std::string> kept = records_of(file_, key_);
-  if (!kept.empty()) note_resumable();
+  if (!kept.empty()) note_resumable(true);
   search_.emplace(std::move(kept), [this](const std::string& record) { keep(record); });
 }
 
@@ -123,7 +123,7 @@ void SweepJournal::keep(const std::string& record) {
   if (now() - started_ < kShort) return;
   given_up_ = !begin();  // a sweep does without
   waiting_ = {};
-  if (!given_up_) note_resumable();
+  if (!given_up_) note_resumable(true);
 }
 
 // A journal of before is replaced whole: what it had is among the records that wait.
@@ -148,6 +148,7 @@ bool SweepJournal::begin() {
 void SweepJournal::remove() {
   out_.reset();
   if (is_regular(file_) && begins_with(file_, kOurs)) unlink(file_.c_str());
+  note_resumable(false);
 }
 
 }  // namespace shardline::cli

@@ -234,10 +234,11 @@ int ended(const Program& program, int argc, char** argv) {
   } catch (const Cancelled&) {
     code = end_interrupted(program);
   } catch (const UserError& e) {
-    say(wrapped_messages(e.what(), error_width()));
+    say(wrapped_messages(e.what(), error_width()) + resumable_text());
     code = interrupted() ? 128 + interrupt_signal() : 2;
   } catch (const std::bad_alloc&) {
-    say(fmt::format("{}: out of memory: ask for less at once, or run it with more\n", program.name));
+    say(fmt::format("{}: out of memory: ask for less at once, or run it with more\n", program.name) +
+        resumable_text());
     code = 2;
   } catch (const std::exception& e) {
     if (standard_error_failed())

@@ -43,6 +43,22 @@ def without_journal(seconds):
         fail(f"exit {process.returncode} without a journal: {said}")
 
 
+def on_a_full_disk(largest):
+    """Its largest file cannot be written: what was searched is kept, and it is said how to go on."""
+    limit = (largest - 1, largest - 1)
+    full = run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    said = full.stderr
+    if full.returncode != 2 or "cannot write" not in said or "the same command goes on where it was" not in said:
+        fail(f"exit {full.returncode} on a full disk: {said}")
+    if not journals():
+        fail("a full disk left no journal")
+    resumed = run()
+    if resumed.returncode != 0 or "went on behind" not in resumed.stderr or "goes on" in resumed.stderr:
+        fail(f"not resumed after a full disk: exit {resumed.returncode}: {resumed.stderr}")
+    same("out", "whole")
+    shutil.rmtree("out")
+
+
 def kill(number, delay):
     """Ends it once it has a journal and has run `delay` longer."""
     process = start()
@@ -83,6 +99,7 @@ def main():
         shutil.move("out", "whole")
 
         without_journal(seconds)
+        on_a_full_disk(max(os.path.getsize(os.path.join(f, n)) for f, _, files in os.walk("whole") for n in files))
         kill(signal.SIGKILL, 0.3)
         if not journals():
             fail("kill -9 left no journal")
