@@ -140,6 +140,9 @@ void TraceReader::check(const TraceRequest& row, std::size_t arrival_column) {
           fmt::format("arrives at {} s: expected at most {:.0f} s, beyond which no time between two "
                       "requests is told",
                       row.arrival.value, kLatestArrival));
+  if (row.arrival.value > 0 && row.arrival.value < kEarliestArrival)
+    fault(arrival_column,
+          fmt::format("arrives at {} s: expected 0 or at least {} s", row.arrival.value, kEarliestArrival));
   last_ = row.arrival;
   last_line_ = lines_.number();
 }

@@ -18,6 +18,9 @@ inline constexpr std::int64_t kTraceBlock = 512;
 /// The latest arrival, in seconds: three centuries since 1970, at which a double still tells microseconds
 /// apart.
 inline constexpr double kLatestArrival = 1e10;
+/// The earliest behind the beginning, in seconds: no recorder's clock tells less, and rates by a span that is
+/// all but nothing are beyond a double.
+inline constexpr double kEarliestArrival = 1e-9;
 
 struct TraceRequest {
   Seconds arrival;          // since the beginning of the trace, not before the request above
