@@ -41,7 +41,8 @@ PairPlay::PairPlay(const PlayedPool& prefill, const PlayedPool& decode, const Tr
       max_local_prefill_(decode.max_local_prefill),
       fixed_(links.fixed),
       links_(links, prefill_.size(), decode_.size()) {
-  SL_CHECK(!sends_ || max_local_prefill_ == 0, "where prompts are sent none is computed where it is answered");
+  SL_CHECK(!sends_ || max_local_prefill_ == 0,
+           "where prompts are sent none is computed where it is answered");
 }
 
 PairRun PairPlay::run(std::uint64_t requests, const std::function<void(std::uint64_t)>& step) {
@@ -138,8 +139,7 @@ void PairPlay::arrive(PairPool& pool, std::size_t i) {
   }
   const PairWay& w = ways_[id];
   SL_CHECK(sends_ || &pool == &prefill_ || w.request.local_prefill, "who is refused is refused first");
-  if (load_.closed)
-    load_.arrivals->completed(w.arrival, std::max(pool.engines[i]->now(), w.arrival.time));
+  if (load_.closed) load_.arrivals->completed(w.arrival, std::max(pool.engines[i]->now(), w.arrival.time));
   ways_.forget(id);
   ++refused_;
 }
@@ -210,7 +210,9 @@ void PairPlay::handed_over(PairWayId id, Seconds at) {
   const auto [to, reader] = readers_[id];
   decode_.schedulers[to]->has_read(reader);
   decode_.wake(to, at);
-  prefill_.schedulers[w.from]->was_read(w.number);
+  const PlayedEngine& from = *prefill_.engines[w.from];
+  const bool at_once = (from.idle() || from.asleep()) && from.now() <= at;
+  prefill_.schedulers[w.from]->was_read(w.number, at_once);
   prefill_.wake(w.from, at);
 }
 

@@ -31,7 +31,8 @@ struct PairRun {
   Seconds last_sent;
   std::uint64_t local_prefills = 0;  // prompts that were computed where they are answered
   // Seconds: the parts of each other TTFT, one behind the other. [R14] Where prompts are sent as they are
-  // computed `room` comes first, from sending to where there are pages for it, and `prompt` goes on from there.
+  // computed `room` comes first, from sending to where there are pages for it, and `prompt` goes on from
+  // there.
   RunQuantiles prompt;                   // from sending to the end of its prefill
   RunQuantiles room;                     // the way to the other pool, and until it has blocks for it
   RunQuantiles transfer;                 // until all of its cache is there

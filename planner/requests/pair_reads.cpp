@@ -1,4 +1,5 @@
-// Pairs of pools where the one that decodes reads caches when it has room [R12], as under vLLM's NixlConnector.
+// Pairs of pools where the one that decodes reads caches when it has room [R12], as under vLLM's
+// NixlConnector.
 #include <algorithm>
 
 #include "planner/requests/pair_play.hpp"

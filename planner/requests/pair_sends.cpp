@@ -31,8 +31,7 @@ Seconds PairPlay::until_sent(const PairPool& pool, std::size_t i) const {
   Seconds part{kNoPairEvent};  // no part goes before, but for those that are on their way
   if (!between_.empty()) part = between_.top().at;
   for (std::size_t p = 0; p < prefill_.size(); ++p) {
-    if (!prefill_.coming[p].empty())
-      part = std::min(part, ways_[prefill_.coming[p].front()].request.arrival);
+    if (!prefill_.coming[p].empty()) part = std::min(part, ways_[prefill_.coming[p].front()].request.arrival);
     if (prefill_.engines[p]->idle()) continue;
     if (prefill_.plays(p)) {
       part = std::min(part, prefill_.engines[p]->now());
@@ -43,8 +42,7 @@ Seconds PairPlay::until_sent(const PairPool& pool, std::size_t i) const {
     for (std::size_t d = 0; d < decode_.size(); ++d)
       if (d != i && decode_.plays(d)) part = std::min(part, decode_.engines[d]->now());
     for (std::size_t d = 0; d < decode_.size(); ++d)
-      if (!decode_.coming[d].empty())
-        part = std::min(part, ways_[decode_.coming[d].front()].request.arrival);
+      if (!decode_.coming[d].empty()) part = std::min(part, ways_[decode_.coming[d].front()].request.arrival);
   }
   return std::min({until, links_.earliest_of_receiver(i), part + fixed_});
 }

@@ -20,7 +20,8 @@ class PairStops : public UserError {
 };
 
 /// What an engine is in a pair of pools. [R12] Under vLLM's NixlConnector it computes prompts and keeps their
-/// blocks until they were read, or it reads them; [R14] under SGLang it sends what it computes to who has room.
+/// blocks until they were read, or it reads them; [R14] under SGLang it sends what it computes to who has
+/// room.
 enum class PairRole : std::uint8_t { none, prefills, decodes };
 
 /// One engine's scheduler with its KV cache, a step at a time. Requests are added as they come; steps are
@@ -91,9 +92,12 @@ class Scheduler {
 
   /// [R12] Of an engine of a pair. Appends who began to read when steps were decided since the last call.
   virtual void take_reads(std::vector<Read>& /*out*/) {}
-  /// A request has read all; another engine has read all of the request of this number, which is done.
+  /// A request has read all; another engine has read all of the request of this number, which is done. An
+  /// engine with nothing to compute may know it at once.
   virtual void has_read(Id /*id*/) { SL_CHECK(false, "only engines of a pair read"); }
-  virtual void was_read(std::uint64_t /*number*/) { SL_CHECK(false, "only engines of a pair are read"); }
+  virtual void was_read(std::uint64_t /*number*/, bool /*at_once*/) {
+    SL_CHECK(false, "only engines of a pair are read");
+  }
   /// [R14] Whether prompts are sent as they are computed, and begin only where the other engine has room: of
   /// who prefills. Such an engine is told of room for the request of a number, and appends what steps that
   /// have ended computed since the last call.

@@ -20,8 +20,9 @@ void SglangScheduler::decode_all(DecidedStep& step) {
   evict_for(std::uint64_t{running_.size()} * knobs_.page_size);
   const std::uint64_t pages = pages_to_decode(running_);
   if (pages > free_ && role_ == PairRole::decodes) {
-    throw PairStops("SGLang aborts a request: the last one that decodes has no room for a token, as all else is "
-                    "kept for prompts that come (raise num_reserved_decode_tokens or max_total_tokens)");
+    throw PairStops(
+        "SGLang aborts a request: the last one that decodes has no room for a token, as all else is "
+        "kept for prompts that come (raise num_reserved_decode_tokens or max_total_tokens)");
   }
   if (pages > free_) {
     throw UserError("SGLang ends with an error: no room for the tokens of " +
@@ -111,11 +112,11 @@ std::uint64_t SglangScheduler::steps_alike() const {
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // Prompts are tried in every step unless nobody waits or somebody did not fit; that changes when one that
   // runs is done.
-  const bool tried = role_ == PairRole::decodes ? changed_ : !full_ && !waiting_.empty();
-  if (cut_ || last_prompts_ || finished_ > 0 || tried ||
-      !first.batch.prompts.empty() || !last.batch.prompts.empty() || first.parts != last.parts ||
-      last.parts.size() != running_.size() || last.batch.decodes != running_.size() ||
-      first.batch.decodes != running_.size()) {
+  // Who was given room is not told of yet, and may send what it computes during these steps.
+  const bool tried = role_ == PairRole::decodes ? changed_ || !rooms_.empty() : !full_ && !waiting_.empty();
+  if (cut_ || last_prompts_ || finished_ > 0 || tried || !first.batch.prompts.empty() ||
+      !last.batch.prompts.empty() || first.parts != last.parts || last.parts.size() != running_.size() ||
+      last.batch.decodes != running_.size() || first.batch.decodes != running_.size()) {
     return 1;
   }
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();

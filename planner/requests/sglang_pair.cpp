@@ -16,23 +16,32 @@ void SglangScheduler::has_room(std::uint64_t number) {
   roomed_.emplace(number, at->second);
 }
 
-void SglangScheduler::was_read(std::uint64_t number) {
-  SL_CHECK(role_ == PairRole::prefills, "only engines that prefill are read");
+// Ends of transfers are asked for once a step, or all the time where there is nothing to compute, in the
+// order in which prompts ended (process_disagg_prefill_inflight_queue).
+void SglangScheduler::was_read(std::uint64_t number, bool at_once) {
+  SL_CHECK(kept_.contains(number), "who was read was computed");
+  if (at_once) release_read();
   told_.push_back(number);
+  if (at_once) release_read();
 }
 
-// Ends of transfers are asked for once a step (process_disagg_prefill_inflight_queue), and so is who has room
-// at the other server, in the order in which requests came (pop_bootstrapped).
-void SglangScheduler::notice() {
+void SglangScheduler::release_read() {
+  std::sort(told_.begin(), told_.end(),
+            [&](std::uint64_t a, std::uint64_t b) { return kept_.at(a).second < kept_.at(b).second; });
   for (const std::uint64_t number : told_) {
     const auto at = kept_.find(number);
-    SL_CHECK(at != kept_.end(), "who was read was computed");
-    leave(at->second);
+    leave(at->second.first);
     kept_.erase(at);
     --slots_;
     --buffers_;
   }
   told_.clear();
+}
+
+// Who has room at the other server is asked for likewise, in the order in which requests came
+// (pop_bootstrapped).
+void SglangScheduler::notice() {
+  release_read();
   // managers/scheduler.py, init_disaggregation: buffer_size = max_running_requests * 2.
   const std::size_t most = std::size_t{2} * knobs_.max_running_requests;
   while (!roomed_.empty() && buffers_ < most) {
@@ -58,7 +67,7 @@ void SglangScheduler::send(const DecidedStep& step) {
 // Its pages stay until they were read; others find its text already.
 void SglangScheduler::keep(Id id) {
   keep_prompt(id, requests_[id].fill);
-  kept_.emplace(requests_[id].number, requests_[id]);
+  kept_.emplace(requests_[id].number, std::pair(requests_[id], kept_order_++));
   --live_;
 }
 
@@ -84,14 +93,17 @@ void SglangScheduler::has_read(Id id) { requests_[id].read = true; }
 // process_decode_queue, then get_next_disagg_decode_batch_to_run. While somebody who lost its pages waits for
 // them nothing else goes on, not even the look for caches that have come.
 bool SglangScheduler::schedule_answers() {
-  changed_ = !gone_.empty();  // they are counted now and not when the next step is decided
-  resume_lost();
-  if (lost_.empty()) {
-    give_room();
-    look_for_read();
-  }
-  begin_read();
-  return schedule_decodes();
+  do {
+    changed_ = !gone_.empty();  // they are counted now and not when the next step is decided
+    resume_lost();
+    if (lost_.empty()) {
+      give_room();
+      look_for_read();
+    }
+    begin_read();
+    if (schedule_decodes()) return true;
+  } while (changed_ && steps_.empty());  // with nothing to wait for the loop goes round at once
+  return false;
 }
 
 std::size_t SglangScheduler::places() const {
@@ -107,8 +119,9 @@ std::int64_t SglangScheduler::reserved() const {
 void SglangScheduler::take_pages(Id id, std::uint32_t tokens) {
   const std::uint32_t pages = pages_of(tokens);
   if (pages > free_) {
-    throw PairStops("SGLang ends with an error: no page for the end of a prompt for which there were tokens "
-                    "(num_reserved_decode_tokens is less than a page)");
+    throw PairStops(
+        "SGLang ends with an error: no page for the end of a prompt for which there were tokens "
+        "(num_reserved_decode_tokens is less than a page)");
   }
   free_ -= pages;
   requests_[id].computed = tokens;
@@ -153,7 +166,7 @@ void SglangScheduler::give_room() {
     const std::int64_t alone = std::int64_t{r.prompt} + clipped(r.answer) - retractable;
     if (std::max(kept, alone) > free - std::max(reserved(), longest - retractable)) {
       // What is free only falls while nobody is done: then only the tokens that all have may let it in.
-      if (kept <= free - reserved()) changed_ = true;
+      if (kept <= free - reserved() && !running_.empty()) changed_ = true;
       return;
     }
     asks_.pop_front();

@@ -88,9 +88,15 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
   const Id id = requests_.add(std::move(r));
   ++live_;
   switch (role_) {
-    case PairRole::none: waiting_.push_back(id); break;
-    case PairRole::prefills: handshakes_.emplace(number, id); break;
-    case PairRole::decodes: asks_.push_back(id); break;
+    case PairRole::none:
+      waiting_.push_back(id);
+      break;
+    case PairRole::prefills:
+      handshakes_.emplace(number, id);
+      break;
+    case PairRole::decodes:
+      asks_.push_back(id);
+      break;
   }
   return id;
 }

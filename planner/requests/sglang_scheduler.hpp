@@ -38,8 +38,8 @@ struct SglangKnobs {
   std::uint32_t clip_max_new_tokens_estimation = 4096;
   std::uint32_t retract_decode_steps = 20;
   // Of a server that decodes for another [R14].
-  std::uint32_t num_reserved_decode_tokens = 512;         // kept free for each request
-  std::uint32_t disaggregation_decode_extra_slots = 0;    // places beside max_running_requests
+  std::uint32_t num_reserved_decode_tokens = 512;       // kept free for each request
+  std::uint32_t disaggregation_decode_extra_slots = 0;  // places beside max_running_requests
 };
 
 /// The scheduler of SGLang under its policy fcfs [R8]: prompts before everything else. While there are any
@@ -103,7 +103,7 @@ class SglangScheduler : public Scheduler {
 
   void take_reads(std::vector<Read>& out) override;
   void has_read(Id id) override;
-  void was_read(std::uint64_t number) override;
+  void was_read(std::uint64_t number, bool at_once) override;
   bool waits_for_transfers() const override { return role_ != PairRole::none && live_ + kept_.size() > 0; }
   bool sends_prompts() const override { return role_ == PairRole::prefills; }
   void has_room(std::uint64_t number) override;
@@ -150,6 +150,7 @@ class SglangScheduler : public Scheduler {
 
   // Of pairs, sglang_pair.cpp. Of who prefills:
   void notice();
+  void release_read();
   void send(const DecidedStep& step);
   void keep(Id id);
   // Of who decodes:
@@ -188,9 +189,10 @@ class SglangScheduler : public Scheduler {
   // their numbers when they were; what steps have computed.
   std::unordered_map<std::uint64_t, Id> handshakes_;
   std::set<std::pair<std::uint64_t, Id>> roomed_;
-  std::unordered_map<std::uint64_t, Request> kept_;
+  std::unordered_map<std::uint64_t, std::pair<Request, std::uint64_t>> kept_;  // and which of them it is
   std::vector<std::uint64_t> told_;
   std::vector<Sent> sent_;
+  std::uint64_t kept_order_ = 0;
   std::size_t buffers_ = 0;  // of metadata, in use
   // Of who decodes: who asks for room (and, in waiting_, whose cache is here), whose cache comes, and who
   // lost it, in order; who has room, or the first token, since these were last asked for.
@@ -199,7 +201,7 @@ class SglangScheduler : public Scheduler {
   std::vector<Read> rooms_;
   // Who is done and still counted among those that run, until a step is decided: prompt and answer.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> gone_;
-  bool changed_ = false;   // the next step may be decided otherwise, though nothing happens meanwhile
+  bool changed_ = false;  // the next step may be decided otherwise, though nothing happens meanwhile
 };
 
 }  // namespace shardline
