@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "planner/api/convert.hpp"
 #include "planner/api/convert_plan.hpp"
@@ -26,6 +28,10 @@ DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeploymen
   DeployedReplicas out;
   out.plan = to_string(q.plan);
   out.replicas = q.replicas;
+  if (q.prefill) {
+    out.prefill = to_string(q.prefill->plan);
+    out.prefill_replicas = q.prefill->replicas;
+  }
   out.gpus = d.gpus();
   out.knobs = q.knobs;
   out.met = load.met;
@@ -88,10 +94,29 @@ std::string saved_load_options(const AskedDeployment& asked, const DeploymentAns
 
 std::string serve_command(const ServiceQuestion& q, const std::string& slo, const std::string& file,
                           const std::string& settings) {
-  return fmt::format("shardline serve {} --plan {} --replicas {}", shell_word(file),
-                     shell_word(sharding_text(q.plan)), q.replicas) +
-         load_options(q, slo) + settings;
+  std::string out = fmt::format("shardline serve {} --plan {} --replicas {}", shell_word(file),
+                                shell_word(sharding_text(q.plan)), q.replicas);
+  if (q.prefill) {
+    out += fmt::format(" --prefill {} --prefill-replicas {}", shell_word(sharding_text(q.prefill->plan)),
+                       q.prefill->replicas);
+    for (const std::string& knob : q.prefill->knobs) out += " --prefill-knob " + shell_word(knob);
+  }
+  return out + load_options(q, slo) + settings;
 }
+
+namespace {
+
+PoolsAsked pools_asked(const std::string& text) {
+  if (text.empty() || text == "any") return PoolsAsked::any;
+  if (text == "one") return PoolsAsked::one;
+  if (text == "two") return PoolsAsked::two;
+  throw UserError(
+      {shardline::Diagnostic{{},
+                             fmt::format("{}: unknown name {}", argument_name("pools"), text),
+                             expected_one_of(text, std::vector<std::string>{"any", "one", "two"})}});
+}
+
+}  // namespace
 
 void require_no_load(const PlanQuestion& asked) {
   const char* const of_load = asked.trace                                              ? "trace"
@@ -100,6 +125,7 @@ void require_no_load(const PlanQuestion& asked) {
                               : !asked.router.empty() && asked.router != "round_robin" ? "router"
                               : asked.seed != 1                                        ? "seed"
                               : !asked.knobs.empty()                                   ? "knob"
+                              : !asked.pools.empty() && asked.pools != "any"           ? "pools"
                                                                                        : nullptr;
   if (of_load != nullptr)
     throw UserError(
@@ -141,6 +167,7 @@ AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o)
   out.question.load.output = question.output;
   out.question.most_gpus = out.plan.defaults.most_gpus;
   out.question.knobs = knob_settings(asked.knobs);
+  out.question.pools = pools_asked(asked.pools);
   out.knobs = asked.knobs;
   out.question.threads = o.threads;
   return out;
@@ -160,6 +187,8 @@ PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswe
   if (a.nearest) search.nearest = deployed_of(asked, *a.nearest, slo, saved);
   const DeploymentCertificate& c = a.certificate;
   search.plans = static_cast<long long>(c.plans);
+  search.pairs = static_cast<long long>(c.pairs);
+  search.no_pairs = a.no_pairs;
   search.candidates = static_cast<long long>(c.candidates);
   search.dearer = static_cast<long long>(c.dearer);
   for (std::size_t i = 0; i < kRuledOut; ++i)

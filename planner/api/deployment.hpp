@@ -12,6 +12,8 @@ namespace shardline::api {
 struct DeployedReplicas {
   std::string plan;
   int replicas = 1;
+  std::string prefill;
+  int prefill_replicas = 0;
   long long gpus = 0;
   std::vector<std::string> knobs;
   bool met = false;
@@ -37,8 +39,12 @@ struct Fields<DeployedReplicas> {
     using D = DeployedReplicas;
     field("plan", &D::plan, "its text");
     field("replicas", &D::replicas, "of it, under the router that was asked for");
+    field(
+        "prefill", &D::prefill,
+        "text of the plan of a pool of its own for prompts, `plan` then decodes; empty: one pool does both");
+    field("prefill_replicas", &D::prefill_replicas, "of that plan; 0: one pool");
     field("gpus", &D::gpus, "of all replicas");
-    field("knobs", &D::knobs, "options of the engine; empty: its defaults");
+    field("knobs", &D::knobs, "options of the engine, of both pools; empty: its defaults");
     field("met", &D::met, "whether all targets are met, nobody was refused and the load drains");
     field("used", &D::used, "what is measured over what is asked, of the target closest to being missed");
     field("targets", &D::targets, "that were asked for");
@@ -96,6 +102,8 @@ struct DeploymentSearch {
   std::vector<DeployedReplicas> cheapest;
   std::optional<DeployedReplicas> nearest;
   long long plans = 0;
+  long long pairs = 0;
+  std::string no_pairs;
   long long candidates = 0;
   long long dearer = 0;
   std::vector<RuledOutCandidates> ruled_out;
@@ -114,7 +122,9 @@ struct Fields<DeploymentSearch> {
     field("cheapest", &D::cheapest, "all that meet, on the fewest GPUs on which any does; most room first");
     field("nearest", &D::nearest, "where none meets: what comes closest, on as many GPUs as there are");
     field("plans", &D::plans, "shardings that the engine starts and that requests can be played on");
-    field("candidates", &D::candidates, "plans x knobs x replicas on at most so many GPUs");
+    field("pairs", &D::pairs, "of these plans, one for prompts and one for answers, that can be played");
+    field("no_pairs", &D::no_pairs, "why there is none; empty: there are some, or one pool was asked for");
+    field("candidates", &D::candidates, "plans or pairs x knobs x replicas on at most so many GPUs");
     field("dearer", &D::dearer, "of them, on more GPUs than the answer: not looked at");
     field("ruled_out", &D::ruled_out, "of them, by what shows that they miss a target, in the order asked");
     field("requests_played", &D::requests_played, "answered in all plays, those that were given up too");

@@ -32,6 +32,7 @@ struct PlanQuestion {
   std::string router = "round_robin";
   long long seed = 1;
   std::vector<std::string> knobs;
+  std::string pools = "any";
 };
 template <>
 struct Fields<PlanQuestion> {
@@ -69,6 +70,8 @@ struct Fields<PlanQuestion> {
     field("seed", &Q::seed, "of `slo`: of arrivals and lengths");
     field("knobs", &Q::knobs,
           "of `slo`: options of the engine, `max_num_seqs=64,256`: each of the values is tried");
+    field("pools", &Q::pools,
+          "of `slo`: `one` for prompts and answers, `two` with one for each, or `any`: whichever is cheaper");
   }
 };
 

@@ -47,6 +47,17 @@ std::string answer_text(const api::AskedDeployment& asked, const DeploymentAnswe
                      slo);
 }
 
+// Replicas and the GPUs of each, those that prefill first: "1 x 4 + 2 x 8".
+std::string gpus_of(const ServiceQuestion& q) {
+  const std::string own = fmt::format("{} x {}", q.replicas, q.plan.gpus());
+  return q.prefill ? fmt::format("{} x {} + {}", q.prefill->replicas, q.prefill->plan.gpus(), own) : own;
+}
+
+std::string plans_of(const ServiceQuestion& q) {
+  const std::string own = sharding_text(q.plan);
+  return q.prefill ? fmt::format("prompts {}, answers {}", sharding_text(q.prefill->plan), own) : own;
+}
+
 std::string table_text(const std::vector<const PlayedDeployment*>& shown) {
   std::vector<std::string> header{"#", "GPUs"};
   for (const TargetResult& t : shown.front()->answer.load.targets)
@@ -57,14 +68,14 @@ std::string table_text(const std::vector<const PlayedDeployment*>& shown) {
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const ServiceQuestion& q = shown[i]->answer.question;
     const ServedLoadAnswer& load = shown[i]->answer.load;
-    std::vector<std::string> row{std::to_string(i + 1), fmt::format("{} x {}", q.replicas, q.plan.gpus())};
+    std::vector<std::string> row{std::to_string(i + 1), gpus_of(q)};
     for (const TargetResult& t : load.targets)
       row.push_back(to_string(Seconds(t.measured), 3) + (t.met ? "" : " *"));
     row.push_back(three_digits(load.goodput));
     row.push_back(three_digits(load.output_per_s_gpu));
     row.push_back(fmt::format("{:.0f} %", 100 * load.idle));
     table.add(std::move(row));
-    plans += fmt::format("  {}  {}{}{}\n", i + 1, sharding_text(q.plan), q.knobs.empty() ? "" : "  ",
+    plans += fmt::format("  {}  {}{}{}\n", i + 1, plans_of(q), q.knobs.empty() ? "" : "  ",
                          fmt::join(q.knobs, " "));
   }
   return fitted(table) + plans;
@@ -77,7 +88,9 @@ std::string certificate_text(const DeploymentAnswer& a) {
   for (std::size_t i = 0; i < kRuledOut; ++i)
     if (c.ruled_out[i] > 0)
       parts.push_back(fmt::format("{} by {}", c.ruled_out[i], to_string(static_cast<RuledOut>(i))));
-  std::string out = fmt::format("certificate: {} candidates of {} plans, ", c.candidates, c.plans);
+  std::string out =
+      fmt::format("certificate: {} candidates of {} plan{}{}, ", c.candidates, c.plans,
+                  c.plans == 1 ? "" : "s", c.pairs > 0 ? fmt::format(" and {} pairs of them", c.pairs) : "");
   if (c.dearer > 0) out += fmt::format("{} on more GPUs not looked at; ", c.dearer);
   out += parts.empty() ? "none misses" : fmt::format("ruled out {}", fmt::join(parts, ", "));
   return out + fmt::format("; {} requests played", c.requests);
@@ -130,6 +143,8 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
     for (const auto& [why, plans] : of_reason)
       out += "  " + wrapped(fmt::format("{}: {}", why, fmt::join(plans, " ")), width - 2, "    ");
   }
+  if (!a.no_pairs.empty())
+    out += wrapped("prompts and answers on GPUs of their own were not looked at: " + a.no_pairs, width, "  ");
   for (const auto& knobs : a.knobs_refused)
     out += wrapped(fmt::format("no plan has {}", fmt::join(knobs, " ")), width, "  ");
   if (shown.empty()) return out;

@@ -21,7 +21,7 @@ namespace {
 
 struct PlanOptions {
   std::string model, costs, save, slo, trace;
-  std::string router = "round_robin", lengths = "equal";
+  std::string router = "round_robin", lengths = "equal", pools = "any";
   std::optional<long long> requests, seed;
   std::vector<std::string> knobs;
   QuestionOptions question;
@@ -55,6 +55,9 @@ void declare(Arguments& a, PlanOptions& o) {
         "Of --slo: NAME=VALUE[,VALUE ...], an option of the engine, each of whose values is tried; again for "
         "more")
       .each();
+  a.add("--pools", o.pools,
+        "Of --slo: one pool for prompts and answers, two with one for each, or whichever needs fewer GPUs")
+      .one_of({"any", "one", "two"});
   add_threads(a, o.threads);
   add_costs(a, o.costs);
   add_engine(a, o.engine);
@@ -69,6 +72,7 @@ api::PlanQuestion asked_of(const PlanOptions& o) {
   q.router = o.router;
   q.seed = o.seed.value_or(1);
   q.knobs = o.knobs;
+  q.pools = o.pools;
   return q;
 }
 

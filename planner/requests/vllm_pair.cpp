@@ -67,7 +67,7 @@ void VllmScheduler::notice(std::vector<std::uint64_t>& told) {
 void VllmScheduler::keep(Request& r) {
   // Then the engine of the other pool stops at an assertion (update_state_after_alloc).
   if (r.share.blocks == 0)
-    throw UserError(
+    throw PairStops(
         "a prompt lost its blocks while its token was under way, so that nothing is left to read and vLLM's "
         "connector fails: give the replicas that prefill more blocks, or long_prefill_token_threshold 0");
   kept_blocks_.emplace(r.number, std::exchange(r.share, {}));

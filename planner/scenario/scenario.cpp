@@ -287,6 +287,10 @@ double read_gpu_hour(const Reader& root, bool sweep) {
   return v->number(1e-6, 1e6);
 }
 
+scenario_parts::Constraints constraints_of(const std::optional<Reader>& at, StepKind kind, bool serves) {
+  return at ? scenario_parts::read_constraints(*at, kind, serves) : scenario_parts::Constraints{};
+}
+
 // A workload's users wait where memory is full.
 void constrain(SearchOptions& o, const scenario_parts::Constraints& limits, const ServedWorkload* load) {
   o.most_time = limits.time;
@@ -330,13 +334,10 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const double gpu_hour = read_gpu_hour(root, sweep != nullptr);
   const auto constraints_at = root.find("constraints");
-  const auto constraints = constraints_at
-                               ? scenario_parts::read_constraints(*constraints_at, kind, load.has_value())
-                               : scenario_parts::Constraints{};
+  const auto constraints = constraints_of(constraints_at, kind, load.has_value());
   if (sweep != nullptr) {
-    sweep->search = scenario_parts::read_search(root, system_gpus, kind, load ? &load->users : nullptr);
-    sweep->search.prefills =
-        scenario_parts::read_prefills(root, sweep->search.strategies, profile, load.has_value());
+    sweep->search =
+        scenario_parts::read_search(root, system_gpus, kind, load ? &load->users : nullptr, profile);
     sweep->compare = scenario_parts::read_comparison(root, sweep->search, kind);
     sweep->noise = noise;
     constrain(sweep->search, constraints, load ? &load->load : nullptr);

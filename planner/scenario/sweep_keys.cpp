@@ -189,6 +189,10 @@ Constraints read_constraints(const Reader& r, StepKind kind, bool serves) {
   return c;
 }
 
+namespace {
+
+// [P22] `prefill_strategies`, of pools that prefill; where it is absent, those of `listed` that prefill, and
+// those for prompts alone that the engine runs.
 std::vector<StrategyId> read_prefills(const Reader& root, const std::vector<StrategyId>& listed,
                                       const EngineProfile* engine, bool serves) {
   std::vector<StrategyId> out;
@@ -211,9 +215,13 @@ std::vector<StrategyId> read_prefills(const Reader& root, const std::vector<Stra
   return out;
 }
 
-SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, const std::vector<int>* users) {
+}  // namespace
+
+SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, const std::vector<int>* users,
+                          const EngineProfile* engine) {
   SearchOptions o;
   o.strategies = read_strategies(root.at("strategies"), kind);
+  o.prefills = read_prefills(root, o.strategies, engine, users != nullptr);
   refuse_old_keys(root);
   const Reader gpus = root.at("gpus");
   o.gpus = read_counts(gpus, 8192);

@@ -5,13 +5,11 @@
 
 namespace shardline::scenario_parts {
 
-/// strategies, gpus, batch, degrees, options, ... of `root`. `users` of a workload that pins them, in place
-/// of the batch.
-/// [P22] `prefill_strategies`, of pools that prefill; where it is absent, those of `listed` that prefill, and
-/// those for prompts alone that the engine runs.
-std::vector<StrategyId> read_prefills(const Reader& root, const std::vector<StrategyId>& listed,
-                                      const EngineProfile* engine, bool serves);
-SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, const std::vector<int>* users);
+/// strategies, gpus, batch, degrees, options, ... of `root`.
+/// `users`: of a workload that pins them, in place of the batch; nullptr: there is none. `engine`: nullptr:
+/// bare kernels.
+SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, const std::vector<int>* users,
+                          const EngineProfile* engine);
 Comparison read_comparison(const Reader& root, const SearchOptions& o, StepKind kind);
 
 /// What a plan of a study has to keep to.

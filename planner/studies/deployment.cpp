@@ -1,57 +1,19 @@
 #include "planner/studies/deployment.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <memory>
-#include <set>
+#include <numeric>
 
 #include "planner/studies/deployment_jobs.hpp"
 #include "planner/studies/study_memory.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/parallel.hpp"
 #include "sim/ranks/dealt_work.hpp"
 
 namespace shardline {
-
-std::string_view to_string(RuledOut by) {
-  switch (by) {
-    case RuledOut::ttft:
-      return "TTFT of a prompt alone";
-    case RuledOut::tpot:
-      return "TPOT of one request";
-    case RuledOut::prompts:
-      return "work of all prompts";
-    case RuledOut::answers:
-      return "work of all answers";
-    case RuledOut::early:
-      return "a play that broke a target too often";
-    case RuledOut::whole:
-      return "a play to its end";
-  }
-  return "";
-}
-
-std::vector<std::vector<std::string>> knob_settings(const std::vector<std::string>& knobs) {
-  std::vector<std::vector<std::string>> out{{}};
-  for (const std::string& knob : knobs) {
-    const std::size_t equals = knob.find('=');
-    std::vector<std::string> each;
-    for (std::size_t at = equals; at != std::string::npos;) {
-      const std::size_t end = knob.find(',', at + 1);
-      each.push_back(knob.substr(0, equals + 1) + knob.substr(at + 1, end - at - 1));
-      at = end;
-    }
-    if (each.empty()) each.push_back(knob);  // what is wrong with it is said by who reads it
-    std::vector<std::vector<std::string>> longer;
-    for (const auto& setting : out) {
-      for (const std::string& one : each) {
-        longer.push_back(setting);
-        longer.back().push_back(one);
-      }
-    }
-    out = std::move(longer);
-  }
-  return out;
-}
 
 namespace {
 
@@ -85,17 +47,12 @@ class Deployments {
   DeploymentAnswer answer() {
     out_.not_played = jobs_.take_not_played();
     find_settings();
-    list_candidates();
-    play_candidates();
-    for (std::size_t l = 0; l < levels_.size(); ++l) {
-      std::vector<PlayedDeployment> met = look_at(l);
-      if (met.empty() || (q_.exhaustive && !out_.cheapest.empty())) continue;
-      out_.cheapest = std::move(met);
-      out_.certificate.met = out_.cheapest.size();
-      out_.certificate.beside = levels_[l].end - levels_[l].begin - out_.cheapest.size();
-      if (!q_.exhaustive) break;
-    }
-    out_.certificate.dearer = out_.certificate.candidates - looked_at_;
+    // First one pool, then pairs on as many GPUs at most: a level that meets makes all behind it dearer.
+    if (q_.pools != PoolsAsked::two) look_for(one_pool());
+    if (q_.pools != PoolsAsked::one) look_for(pairs());
+    if (q_.pools == PoolsAsked::two && out_.certificate.pairs == 0)
+      throw UserError("no pair of pools whose requests can be played: " + out_.no_pairs);
+    certify();
     if (out_.cheapest.empty()) find_nearest();
     out_.lost_ranks = dealer_->lost();
     dealer_.reset();  // the others have nothing more to do
@@ -105,6 +62,8 @@ class Deployments {
   }
 
  private:
+  static constexpr std::size_t kPlayed = 4;  // of none that meets, those that may come closest
+
   // Of as many cores as there are, each rank of a machine has a part, unless it was bound to some of them.
   static std::size_t threads_of_rank(int asked, const Ranks& ranks) {
     if (asked > 0 || ranks.count() == 1) return thread_count(asked);
@@ -142,7 +101,7 @@ class Deployments {
     });
     std::vector<bool> taken(q_.knobs.size());
     for (std::size_t i = 0; i < settings_.size(); ++i) {
-      for (const std::size_t k : settings_[i]) taken[k] = true;
+      for (const BoundedSetting& of : settings_[i]) taken[of.setting] = true;
       out_.certificate.plans += settings_[i].empty() ? 0 : 1;
     }
     for (std::size_t k = 0; k < q_.knobs.size(); ++k) {
@@ -151,43 +110,170 @@ class Deployments {
     if (out_.knobs_refused.size() == q_.knobs.size()) jobs_.refuse_setting(0, 0);
   }
 
-  // By GPUs ascending, and of as many in the order of plans and settings.
-  void list_candidates() {
-    std::set<int> gpus_of_levels;
+  // Candidates of one kind, by GPUs ascending, and of as many in the order of plans and settings.
+  struct Level {
+    std::size_t begin = 0, end = 0;                    // of the candidates on as many GPUs
+    std::array<std::uint64_t, kRuledOut> by_bounds{};  // of those that are not even listed
+  };
+  struct Candidates {
+    std::vector<DeploymentJob> list;
+    std::map<int, Level> levels;         // by GPUs
+    std::vector<TriedDeployment> tried;  // what came of each
+  };
+
+  Candidates one_pool() {
+    Candidates out;
     for (const Plan& plan : jobs_.plans()) {
-      for (int gpus = plan.gpus(); gpus <= q_.most_gpus; gpus += plan.gpus()) gpus_of_levels.insert(gpus);
+      for (int gpus = plan.gpus(); gpus <= q_.most_gpus; gpus += plan.gpus()) out.levels[gpus];
     }
-    for (const int gpus : gpus_of_levels) {
-      levels_.push_back({candidates_.size(), candidates_.size()});
+    for (auto& [gpus, level] : out.levels) {
+      level.begin = out.list.size();
       for (std::size_t i = 0; i < settings_.size(); ++i) {
         if (gpus % jobs_.plans()[i].gpus() != 0) continue;
-        for (const std::size_t k : settings_[i])
-          candidates_.push_back({DeploymentJob::What::candidate, i, gpus, k});
+        for (const BoundedSetting& of : settings_[i])
+          out.list.push_back({DeploymentJob::What::candidate, i, gpus, of.setting});
       }
-      levels_.back().end = candidates_.size();
+      level.end = out.list.size();
     }
-    out_.certificate.candidates = candidates_.size();
-    tried_.resize(candidates_.size());
+    out_.certificate.candidates += out.list.size();
+    return out;
+  }
+
+  // A plan for prompts and one for answers under one setting of knobs, in all numbers of replicas on at most
+  // as many GPUs as are of interest. What either half cannot do is counted and not listed.
+  struct PairOfPlans {
+    std::size_t prefill = 0, decode = 0;
+    const BoundedSetting *prompts = nullptr, *answers = nullptr;
+  };
+
+  Candidates pairs() {
+    Candidates out;
+    const std::vector<PairOfPlans> plans = pairs_of_plans();
+    // More than the answer so far are not looked at, but counted.
+    const int most = q_.exhaustive || out_.cheapest.empty() ? q_.most_gpus : out_.cheapest.front().gpus();
+    std::map<int, std::vector<DeploymentJob>> jobs;
+    for (const PairOfPlans& p : plans) {
+      check_cancelled();
+      for_replicas(p, q_.most_gpus, [&](int gpus, int prefill, int decode) {
+        ++out_.certificate.candidates;
+        if (gpus > most) return;
+        const DeploymentJob job{
+            DeploymentJob::What::candidate, p.decode, gpus, p.answers->setting, prefill, p.prefill};
+        const auto by = bound_of(p, prefill, decode);
+        if (!by) {
+          jobs[gpus].push_back(job);
+          return;
+        }
+        ++out.levels[gpus].by_bounds[static_cast<std::size_t>(*by)];
+        if (fills(job) && lasted_.size() < kPlayed) lasted_.emplace_back(job, 0);
+      });
+    }
+    for (auto& [gpus, list] : jobs) {
+      Level& level = out.levels[gpus];
+      level.begin = out.list.size();
+      out.list.insert(out.list.end(), list.begin(), list.end());
+      level.end = out.list.size();
+    }
+    return out;
+  }
+
+  std::vector<PairOfPlans> pairs_of_plans() {
+    std::vector<PairOfPlans> out;
+    for (std::size_t d = 0; d < settings_.size(); ++d) {
+      for (std::size_t p = 0; p < settings_.size(); ++p) {
+        if (settings_[p].empty() || settings_[d].empty()) continue;
+        if (const auto why = jobs_.no_pair_of(p, d)) {
+          if (out_.no_pairs.empty()) out_.no_pairs = *why;
+          continue;
+        }
+        ++out_.certificate.pairs;
+        for (const BoundedSetting& answers : settings_[d]) {
+          const auto same = [&](const BoundedSetting& of) {
+            return of.setting == answers.setting && of.block == answers.block;
+          };
+          const auto prompts = std::find_if(settings_[p].begin(), settings_[p].end(), same);
+          if (prompts != settings_[p].end()) out.push_back({p, d, &*prompts, &answers});
+        }
+      }
+    }
+    if (out_.certificate.pairs > 0) out_.no_pairs.clear();
+    return out;
+  }
+
+  template <class F>
+  void for_replicas(const PairOfPlans& p, int most, F f) const {
+    const int prefill_gpus = jobs_.plans()[p.prefill].gpus(), decode_gpus = jobs_.plans()[p.decode].gpus();
+    for (int a = 1; a * prefill_gpus < most; ++a) {
+      for (int b = 1; a * prefill_gpus + b * decode_gpus <= most; ++b)
+        f(a * prefill_gpus + b * decode_gpus, a, b);
+    }
+  }
+
+  std::optional<RuledOut> bound_of(const PairOfPlans& p, int prefill, int decode) const {
+    if (q_.exhaustive) return std::nullopt;
+    const auto half = [](const std::optional<RuledOut>& none, int least, int replicas, RuledOut work) {
+      if (none == RuledOut::ttft || none == RuledOut::tpot) return none;
+      return none || replicas < least ? std::optional(work) : std::nullopt;
+    };
+    if (const auto by = half(p.prompts->no_prompts, p.prompts->prompts, prefill, RuledOut::prompts))
+      return by;
+    return half(p.answers->no_answers, p.answers->answers, decode, RuledOut::answers);
+  }
+
+  // All that meet on the fewest GPUs, beside what was found before on as many.
+  void look_for(Candidates c) {
+    play(c);
+    for (const auto& [gpus, level] : c.levels) {
+      if (!q_.exhaustive && !out_.cheapest.empty() && gpus > out_.cheapest.front().gpus()) break;
+      std::vector<PlayedDeployment> met = look_at(c, gpus, level);
+      if (met.empty() || (!out_.cheapest.empty() && gpus > out_.cheapest.front().gpus())) continue;
+      if (!out_.cheapest.empty() && gpus < out_.cheapest.front().gpus()) out_.cheapest.clear();
+      std::move(met.begin(), met.end(), std::back_inserter(out_.cheapest));
+      std::stable_sort(out_.cheapest.begin(), out_.cheapest.end(),
+                       [](const PlayedDeployment& a, const PlayedDeployment& b) { return a.used < b.used; });
+    }
+  }
+
+  // Of levels up to the answer's: what was looked at on more GPUs before the answer was known is dearer.
+  void certify() {
+    DeploymentCertificate& c = out_.certificate;
+    std::uint64_t counted = 0;
+    for (const auto& [gpus, by] : ruled_out_) {
+      if (!out_.cheapest.empty() && gpus > out_.cheapest.front().gpus()) continue;
+      const std::uint64_t misses = std::accumulate(by.begin(), by.end(), std::uint64_t{0});
+      counted += misses;
+      for (std::size_t r = 0; r < kRuledOut; ++r) c.ruled_out[r] += by[r];
+      if (!out_.cheapest.empty() && gpus == out_.cheapest.front().gpus()) c.beside = misses;
+    }
+    c.met = out_.cheapest.size();
+    c.dearer = c.candidates - counted - c.met;
   }
 
   // Level by level; who is free begins with the next, and what was begun too early is forgotten.
-  void play_candidates() {
+  void play(Candidates& c) {
+    c.tried.resize(c.list.size());
     std::vector<DealtJob> jobs;
     std::vector<std::size_t> left;  // of each level
-    for (std::size_t l = 0; l < levels_.size(); ++l) {
-      left.push_back(levels_[l].end - levels_[l].begin);
-      for (std::size_t i = levels_[l].begin; i < levels_[l].end; ++i)
-        jobs.push_back({DeploymentJobs::bytes_of(candidates_[i]), candidates_[i].server, l});
+    for (const auto& [gpus, level] : c.levels) {
+      const auto bounded = std::accumulate(level.by_bounds.begin(), level.by_bounds.end(), std::uint64_t{0});
+      done_ += bounded;
+      listed_ += bounded;
+      for (std::size_t i = level.begin; i < level.end; ++i)
+        jobs.push_back({DeploymentJobs::bytes_of(c.list[i]), c.list[i].server, left.size()});
+      left.push_back(level.end - level.begin);
     }
-    std::vector<bool> met(levels_.size());
+    if (jobs.empty()) return;
+    std::vector<bool> met(left.size());
     std::size_t first = 0;  // level that is not whole
-    std::uint64_t done = 0;
+    for (; first < left.size() && left[first] == 0; ++first) {
+    }
+    listed_ += jobs.size();
     dealer_->deal(jobs, [&](std::size_t i, std::string_view result) {
-      tried_[i] = DeploymentJobs::tried_in(result);
-      progress_(++done, candidates_.size());
+      c.tried[i] = DeploymentJobs::tried_in(result);
+      progress_(++done_, listed_);
       const std::size_t level = jobs[i].level;
       --left[level];
-      if (!tried_[i].by) met[level] = true;
+      if (!c.tried[i].by) met[level] = true;
       for (; first < left.size() && left[first] == 0; ++first) {
         if (met[first] && !q_.exhaustive) return false;
       }
@@ -195,37 +281,41 @@ class Deployments {
     });
   }
 
-  // All candidates on as many GPUs; those that meet, with what has most room first.
-  std::vector<PlayedDeployment> look_at(std::size_t level) {
+  // All candidates on as many GPUs; those that meet.
+  std::vector<PlayedDeployment> look_at(Candidates& c, int gpus, const Level& level) {
     std::vector<PlayedDeployment> met;
-    for (std::size_t i = levels_[level].begin; i < levels_[level].end; ++i, ++looked_at_) {
-      const DeploymentJob& c = candidates_[i];
-      TriedDeployment& t = tried_[i];
+    auto& by = ruled_out_[gpus];
+    for (std::size_t r = 0; r < kRuledOut; ++r) by[r] += level.by_bounds[r];
+    for (std::size_t i = level.begin; i < level.end; ++i) {
+      const DeploymentJob& job = c.list[i];
+      TriedDeployment& t = c.tried[i];
       out_.certificate.requests += t.requests;
-      if (c.gpus + jobs_.plans()[c.server].gpus() > q_.most_gpus) lasted_.push_back(i);
+      if (fills(job)) lasted_.emplace_back(job, t.requests);
       if (t.by)
-        ++out_.certificate.ruled_out[static_cast<std::size_t>(*t.by)];
+        ++by[static_cast<std::size_t>(*t.by)];
       else
-        met.push_back(jobs_.told(c.server, c.gpus, c.setting, std::move(*t.played)));
+        met.push_back(jobs_.told(job, std::move(*t.played)));
     }
-    std::stable_sort(met.begin(), met.end(),
-                     [](const PlayedDeployment& a, const PlayedDeployment& b) { return a.used < b.used; });
     return met;
+  }
+
+  // No other replica of its plans fits.
+  bool fills(const DeploymentJob& job) const {
+    int smallest = jobs_.plans()[job.server].gpus();
+    if (job.prefill_replicas > 0) smallest = std::min(smallest, jobs_.plans()[job.prefill].gpus());
+    return job.gpus + smallest > q_.most_gpus;
   }
 
   // Of plans on as many GPUs as there are those whose plays lasted longest, played whole: what comes closest
   // to its targets.
   void find_nearest() {
-    constexpr std::size_t kPlayed = 4;
-    std::stable_sort(lasted_.begin(), lasted_.end(), [this](std::size_t a, std::size_t b) {
-      return tried_[a].requests > tried_[b].requests;
-    });
+    std::stable_sort(lasted_.begin(), lasted_.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
     if (lasted_.size() > kPlayed) lasted_.resize(kPlayed);
     std::vector<DealtJob> jobs;
-    for (const std::size_t i : lasted_) {
-      DeploymentJob job = candidates_[i];
+    for (auto& [job, requests] : lasted_) {
       job.what = DeploymentJob::What::whole;
-      job.gpus = q_.most_gpus;
+      if (job.prefill_replicas == 0) job.gpus = q_.most_gpus;
       jobs.push_back({DeploymentJobs::bytes_of(job), job.server, 0});
     }
     std::vector<TriedDeployment> played(jobs.size());
@@ -234,8 +324,8 @@ class Deployments {
       return true;
     });
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-      const DeploymentJob& c = candidates_[lasted_[i]];
-      PlayedDeployment d = jobs_.told(c.server, q_.most_gpus, c.setting, std::move(*played[i].played));
+      if (!played[i].played) continue;  // an engine of a pair stopped
+      PlayedDeployment d = jobs_.told(lasted_[i].first, std::move(*played[i].played));
       out_.certificate.requests += d.answer.load.answered;
       if (!out_.nearest || d.used < out_.nearest->used) out_.nearest = std::move(d);
     }
@@ -252,16 +342,11 @@ class Deployments {
   DeploymentJobs jobs_;
   const std::unique_ptr<Ranks> alone_;
   Ranks& ranks_;
-  std::optional<WorkDealer> dealer_;                // until all is played
-  std::vector<std::vector<std::size_t>> settings_;  // that each plan has
-  std::vector<DeploymentJob> candidates_;
-  std::vector<TriedDeployment> tried_;  // what came of each
-  struct Level {
-    std::size_t begin = 0, end = 0;  // of the candidates on as many GPUs
-  };
-  std::vector<Level> levels_;
-  std::uint64_t looked_at_ = 0;
-  std::vector<std::size_t> lasted_;  // candidates with as many replicas as there are GPUs for
+  std::optional<WorkDealer> dealer_;                   // until all is played
+  std::vector<std::vector<BoundedSetting>> settings_;  // that each plan has
+  std::uint64_t done_ = 0, listed_ = 0;
+  std::map<int, std::array<std::uint64_t, kRuledOut>> ruled_out_;  // by GPUs, of those that were looked at
+  std::vector<std::pair<DeploymentJob, std::uint64_t>> lasted_;    // that fill the GPUs; requests answered
   DeploymentAnswer out_;
 };
 

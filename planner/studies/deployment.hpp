@@ -16,6 +16,9 @@ namespace shardline {
 
 class Ranks;
 
+/// Whether one pool computes prompts and answers, or one of them each.
+enum class PoolsAsked : std::uint8_t { any, one, two };
+
 /// Which replicas of which plan, on the fewest GPUs, keep the targets of a load.
 struct DeploymentQuestion {
   /// An open loop with targets: a rate or a trace. Its plan, replicas and knobs are those of the candidates.
@@ -23,6 +26,7 @@ struct DeploymentQuestion {
   int most_gpus = 0;
   /// Settings of an engine's knobs that are tried, each with every plan; one empty setting: its defaults.
   std::vector<std::vector<std::string>> knobs = {{}};
+  PoolsAsked pools = PoolsAsked::any;
   /// Plays every candidate to its end, whatever bounds say: the oracle of the search.
   bool exhaustive = false;
   int threads = 0;
@@ -47,13 +51,17 @@ struct PlayedDeployment {
   /// are met.
   double used = 0;
 
-  int gpus() const { return answer.question.plan.gpus() * answer.question.replicas; }
+  int gpus() const {
+    const ServiceQuestion& q = answer.question;
+    return q.plan.gpus() * q.replicas + (q.prefill ? q.prefill->gpus() : 0);
+  }
 };
 
 /// What was looked at. Candidates on more GPUs than the answer are not looked at: they cost more.
 struct DeploymentCertificate {
   std::uint64_t plans = 0;       // shardings that the engine starts and that can be played
-  std::uint64_t candidates = 0;  // plans x knobs x replicas on at most so many GPUs as were asked for
+  std::uint64_t pairs = 0;       // of these plans, one for prompts and one for answers, that can be played
+  std::uint64_t candidates = 0;  // plans or pairs x knobs x replicas on at most so many GPUs as asked for
   std::uint64_t dearer = 0;      // on more GPUs than the answer
   std::array<std::uint64_t, kRuledOut> ruled_out{};
   std::uint64_t met = 0;       // of those on as many GPUs as the answer
@@ -68,6 +76,8 @@ struct DeploymentAnswer {
   DeploymentCertificate certificate;
   /// Plans that the engine starts and whose requests cannot be played, each with the reason.
   std::vector<std::pair<Plan, std::string>> not_played;
+  /// Why no pair of pools was played, where none was and both could have been.
+  std::string no_pairs;
   std::vector<std::vector<std::string>> knobs_refused;  // settings that no plan has
   /// Processes that were not heard of any more: others did what they had.
   std::vector<std::size_t> lost_ranks;

@@ -9,6 +9,24 @@
 
 namespace shardline {
 
+std::string_view to_string(RuledOut by) {
+  switch (by) {
+    case RuledOut::ttft:
+      return "TTFT of a prompt alone";
+    case RuledOut::tpot:
+      return "TPOT of one request";
+    case RuledOut::prompts:
+      return "work of all prompts";
+    case RuledOut::answers:
+      return "work of all answers";
+    case RuledOut::early:
+      return "a play that broke a target too often";
+    case RuledOut::whole:
+      return "a play to its end";
+  }
+  return "";
+}
+
 namespace {
 
 // Ranks are rounded down, and one more is left out: a bound of fewer requests is a bound.
@@ -43,6 +61,7 @@ DeploymentBounds::DeploymentBounds(const RequestService& service, const ServiceK
                     : std::clamp<std::int64_t>(static_cast<std::int64_t>(tokens / shortest) + 1, 1,
                                                static_cast<std::int64_t>(knobs.requests()));
   look_at_work();
+  look_at_targets();
 }
 
 // As if all other groups had nothing to do.
@@ -62,9 +81,12 @@ Seconds DeploymentBounds::prompt_alone(std::int64_t tokens) const {
   return out;
 }
 
+// A latency is the difference of two times of a long play, which are rounded.
+constexpr double kRounding = 1 - 1e-9;
+
 Seconds DeploymentBounds::least_ttft(double quantile) const {
   if (prompts_.empty()) return Seconds(0);
-  return path_ + prompt_alone(prompts_[least_rank(quantile, prompts_.size())]);
+  return (path_ + prompt_alone(prompts_[least_rank(quantile, prompts_.size())])) * kRounding;
 }
 
 Seconds DeploymentBounds::least_tpot(double quantile) const {
@@ -74,7 +96,7 @@ Seconds DeploymentBounds::least_tpot(double quantile) const {
   one.decodes = 1;
   one.cached = static_cast<std::uint64_t>(cached);
   one.longest = u32(cached);
-  return step(one);
+  return step(one) * kRounding;
 }
 
 // The least seconds of a group per token: a step of more than n tokens takes no less than one of n, so that
@@ -112,39 +134,69 @@ void DeploymentBounds::look_at_work() {
   });
 }
 
-std::optional<RuledOut> DeploymentBounds::rules_out(int replicas) const {
-  std::optional<double>
-      first_by;  // seconds, until when the share of a target of requests has its first token
-  double first_share = 0;
-  std::optional<double> token_by;
-  double token_share = 0;
+namespace {
+
+// Of the shortest ones that a target may not leave out.
+double sum_of(const std::vector<std::int64_t>& of, double share) {
+  const double kept = std::floor(share * static_cast<double>(of.size())) - 1;
+  const auto n = static_cast<std::ptrdiff_t>(std::max(0.0, kept));
+  return std::accumulate(of.begin(), of.begin() + n, 0.0);
+}
+
+}  // namespace
+
+// The closest of several targets of one kind.
+void DeploymentBounds::look_at_targets() {
+  std::optional<LatencyTarget> first, token;
+  const auto closest = [](std::optional<LatencyTarget>& to, const LatencyTarget& t) {
+    if (!to || t.most < to->most) to = t;
+  };
+  for (const LatencyTarget& t : question_.targets) {
+    if (t.of == Latency::ttft || t.of == Latency::e2e) closest(first, t);
+    if (t.of == Latency::tpot) closest(token, t);
+  }
+  if (!first) return;
+  prompt_work_ = per_prompt_token_ * sum_of(prompts_, first->quantile);
+  prompts_by_ = last_ + first->most.value;
+  if (!token || answers_.empty()) return;
+  // Requests that keep both targets have their last token by then.
+  answer_work_ = per_answer_token_ * sum_of(answers_, first->quantile + token->quantile - 1);
+  answers_by_ = prompts_by_ + token->most.value * static_cast<double>(answers_.back());
+}
+
+// A prompt alone, or the step of one request, is too long: for any number of replicas.
+std::optional<RuledOut> DeploymentBounds::late_alone(bool prompts, bool answers) const {
   for (const LatencyTarget& t : question_.targets) {
     const bool first = t.of == Latency::ttft || t.of == Latency::e2e;
-    if (first && least_ttft(t.quantile) > t.most) return RuledOut::ttft;
-    if (t.of == Latency::tpot && least_tpot(t.quantile) > t.most) return RuledOut::tpot;
-    if (first && (!first_by || t.most.value < *first_by)) {
-      first_by = t.most.value;
-      first_share = t.quantile;
-    }
-    if (t.of == Latency::tpot && (!token_by || t.most.value < *token_by)) {
-      token_by = t.most.value;
-      token_share = t.quantile;
-    }
+    if (prompts && first && least_ttft(t.quantile) > t.most) return RuledOut::ttft;
+    if (answers && t.of == Latency::tpot && least_tpot(t.quantile) > t.most) return RuledOut::tpot;
   }
-  if (!first_by) return std::nullopt;
-  const double groups = static_cast<double>(replicas) * groups_;
-  const auto sum = [](const std::vector<std::int64_t>& of, double share) {
-    const double kept = std::floor(share * static_cast<double>(of.size())) - 1;
-    const auto n = static_cast<std::ptrdiff_t>(std::max(0.0, kept));
-    return std::accumulate(of.begin(), of.begin() + n, 0.0);
-  };
-  if (per_prompt_token_ * sum(prompts_, first_share) > groups * (last_ + *first_by)) return RuledOut::prompts;
-  if (!token_by || answers_.empty()) return std::nullopt;
-  // Requests that keep both targets have their last token by then.
-  const double last_by = last_ + *first_by + *token_by * static_cast<double>(answers_.back());
-  if (per_answer_token_ * sum(answers_, first_share + token_share - 1) > groups * last_by)
-    return RuledOut::answers;
   return std::nullopt;
+}
+
+bool DeploymentBounds::late_prompts(int replicas) const {
+  return prompt_work_ > static_cast<double>(replicas) * groups_ * prompts_by_;
+}
+
+bool DeploymentBounds::late_answers(int replicas) const {
+  return answer_work_ > static_cast<double>(replicas) * groups_ * answers_by_;
+}
+
+std::optional<RuledOut> DeploymentBounds::rules_out(int replicas) const {
+  if (const auto alone = late_alone(true, true)) return alone;
+  if (late_prompts(replicas)) return RuledOut::prompts;
+  if (late_answers(replicas)) return RuledOut::answers;
+  return std::nullopt;
+}
+
+std::optional<RuledOut> DeploymentBounds::rules_out_prompts(int replicas) const {
+  if (const auto alone = late_alone(true, false)) return alone;
+  return late_prompts(replicas) ? std::optional(RuledOut::prompts) : std::nullopt;
+}
+
+std::optional<RuledOut> DeploymentBounds::rules_out_answers(int replicas) const {
+  if (const auto alone = late_alone(false, true)) return alone;
+  return late_answers(replicas) ? std::optional(RuledOut::answers) : std::nullopt;
 }
 
 }  // namespace shardline

@@ -15,6 +15,10 @@ class DeploymentBounds {
 
   /// The first bound that shows so many replicas to miss a target; nothing: they are to be played.
   std::optional<RuledOut> rules_out(int replicas) const;
+  /// Of replicas that compute prompts alone for others: nothing of answers counts, nor of the other pool.
+  std::optional<RuledOut> rules_out_prompts(int replicas) const;
+  /// Of those others: nothing of prompts counts.
+  std::optional<RuledOut> rules_out_answers(int replicas) const;
 
   /// No request's TTFT, the path to the engine included, nor its TPOT is shorter than that of the shortest
   /// prompts' part that a target may leave out.
@@ -25,6 +29,10 @@ class DeploymentBounds {
   Seconds step(const StepBatch& batch) const;
   Seconds prompt_alone(std::int64_t tokens) const;
   void look_at_work();
+  void look_at_targets();
+  bool late_prompts(int replicas) const;
+  bool late_answers(int replicas) const;
+  std::optional<RuledOut> late_alone(bool prompts, bool answers) const;
 
   const RequestService& service_;
   const ServiceQuestion& question_;
@@ -39,6 +47,9 @@ class DeploymentBounds {
   std::vector<std::int64_t> answers_;      // tokens after the first, ascending
   double per_prompt_token_ = 0;            // seconds of a group, at least; 0: not known
   double per_answer_token_ = 0;
+  // Seconds of a group that all prompts and all answers take at least, of requests that keep the targets, and
+  // by when: 0: not known.
+  double prompt_work_ = 0, prompts_by_ = 0, answer_work_ = 0, answers_by_ = 0;
 };
 
 }  // namespace shardline

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <concepts>
 #include <fstream>
 #include <mutex>
+#include <type_traits>
 
+#include "planner/engines/launchable.hpp"
 #include "planner/search/candidates.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -18,6 +21,29 @@
 #include "sim/base/sha256.hpp"
 
 namespace shardline {
+
+std::vector<std::vector<std::string>> knob_settings(const std::vector<std::string>& knobs) {
+  std::vector<std::vector<std::string>> out{{}};
+  for (const std::string& knob : knobs) {
+    const std::size_t equals = knob.find('=');
+    std::vector<std::string> each;
+    for (std::size_t at = equals; at != std::string::npos;) {
+      const std::size_t end = knob.find(',', at + 1);
+      each.push_back(knob.substr(0, equals + 1) + knob.substr(at + 1, end - at - 1));
+      at = end;
+    }
+    if (each.empty()) each.push_back(knob);  // what is wrong with it is said by who reads it
+    std::vector<std::vector<std::string>> longer;
+    for (const auto& setting : out) {
+      for (const std::string& one : each) {
+        longer.push_back(setting);
+        longer.back().push_back(one);
+      }
+    }
+    out = std::move(longer);
+  }
+  return out;
+}
 
 // A plan that is played, with all that is found once for all its plays.
 struct DeploymentJobs::Server {
@@ -114,16 +140,64 @@ std::unique_ptr<DeploymentJobs::Server> DeploymentJobs::made(std::size_t server)
   return out;
 }
 
-std::vector<std::size_t> DeploymentJobs::settings(std::size_t server) {
-  std::vector<std::size_t> out;
+std::vector<BoundedSetting> DeploymentJobs::settings(std::size_t server) {
+  std::vector<BoundedSetting> out;
+  const int most = question_.most_gpus / plans_[server].gpus();
+  // The fewest that `rules_out` does not show to be too few.
+  const auto least = [&](auto rules_out, int& replicas, std::optional<RuledOut>& none) {
+    for (replicas = 1; (none = rules_out(replicas)) && replicas < most; ++replicas) {
+    }
+  };
   try {
     const Lease s(*this, server);
     for (std::size_t k = 0; k < s->bounds.size(); ++k) {
-      if (s->bounds[k]) out.push_back(k);
+      if (!s->bounds[k]) continue;
+      const DeploymentBounds& bounds = *s->bounds[k];
+      BoundedSetting& of = out.emplace_back();
+      of.setting = k;
+      of.block = s->service.knobs(question_.knobs[k]).block();
+      least([&](int n) { return bounds.rules_out_prompts(n); }, of.prompts, of.no_prompts);
+      least([&](int n) { return bounds.rules_out_answers(n); }, of.answers, of.no_answers);
     }
   } catch (const UserError&) {  // a plan that cannot be asked has none
   }
   return out;
+}
+
+std::optional<std::string> DeploymentJobs::no_pair_of(std::size_t prefill, std::size_t decode) const {
+  const Plan &from = plans_[prefill], &to = plans_[decode];
+  if (const auto refusal = does_not_pair(*study_.study.engine, study_.study, from, to))
+    return fmt::format("{}; {} ({})", refusal->says, refusal->text, refusal->source);
+  return no_pair(study_.study, from, to);
+}
+
+// Each is found once: by descriptors and flows, whoever asks.
+const TransferRates& DeploymentJobs::handoff(std::size_t prefill, std::size_t decode, long long prompt) {
+  const std::lock_guard lock(handoffs_mutex_);
+  const auto at = handoffs_.find({prefill, decode});
+  if (at != handoffs_.end()) return at->second;
+  return handoffs_
+      .emplace(std::pair(prefill, decode),
+               handoff_rates(study_.study, plans_[prefill], plans_[decode], prompt))
+      .first->second;
+}
+
+// ask(service, pools), with every server of both pools its own meanwhile.
+template <class Ask>
+auto DeploymentJobs::on_pools(const DeploymentJob& job, Ask ask) {
+  const Lease decode(*this, job.server);
+  RequestService::Pools pools;
+  pools.knobs = question_.knobs.at(job.setting);
+  if (job.prefill_replicas == 0) {
+    pools.replicas = job.gpus / plans_[job.server].gpus();
+    return ask(*decode.operator->(), pools);
+  }
+  const Lease prefill(*this, job.prefill);
+  pools.prefill_replicas = job.prefill_replicas;
+  pools.replicas = (job.gpus - job.prefill_replicas * plans_[job.prefill].gpus()) / plans_[job.server].gpus();
+  pools.prefill = &prefill->service;
+  pools.rates = handoff(job.prefill, job.server, decode->service.mean_prompt());
+  return ask(*decode.operator->(), pools);
 }
 
 void DeploymentJobs::refuse_setting(std::size_t server, std::size_t setting) {
@@ -132,30 +206,36 @@ void DeploymentJobs::refuse_setting(std::size_t server, std::size_t setting) {
 }
 
 TriedDeployment DeploymentJobs::tried(const DeploymentJob& job) {
-  const Lease s(*this, job.server);
-  const int replicas = job.gpus / plans_[job.server].gpus();
   const bool whole = job.what == DeploymentJob::What::whole || question_.exhaustive;
-  TriedDeployment out;
-  if (!whole) {
-    out.by = s->bounds.at(job.setting)->rules_out(replicas);
-    if (out.by) return out;
-  }
-  auto answer = s->service.answer(replicas, question_.knobs.at(job.setting), !whole);
-  out.requests = s->service.answered();
-  if (!answer) {
-    out.by = RuledOut::early;
+  return on_pools(job, [&](Server& s, const RequestService::Pools& pools) {
+    TriedDeployment out;
+    if (!whole && pools.prefill_replicas == 0) {  // bounds of pairs were asked before they were listed
+      out.by = s.bounds.at(job.setting)->rules_out(pools.replicas);
+      if (out.by) return out;
+    }
+    std::optional<ServiceAnswer> answer;
+    try {
+      answer = s.service.answer(pools, !whole);
+    } catch (const PairStops&) {  // the engine would, too
+      out.by = RuledOut::whole;
+      return out;
+    }
+    out.requests = s.service.answered();
+    if (!answer) {
+      out.by = RuledOut::early;
+      return out;
+    }
+    if (!answer->load.met) out.by = RuledOut::whole;
+    out.played = PlayedLoad{std::move(answer->load), answer->step_error};
     return out;
-  }
-  if (!answer->load.met) out.by = RuledOut::whole;
-  out.played = PlayedLoad{std::move(answer->load), answer->step_error};
-  return out;
+  });
 }
 
-PlayedDeployment DeploymentJobs::told(std::size_t server, int gpus, std::size_t setting, PlayedLoad play) {
+PlayedDeployment DeploymentJobs::told(const DeploymentJob& job, PlayedLoad play) {
   PlayedDeployment out;
-  out.answer = Lease(*this, server)
-                   ->service.of_play(gpus / plans_[server].gpus(), question_.knobs[setting],
-                                     std::move(play.load), play.step_error);
+  out.answer = on_pools(job, [&](Server& s, const RequestService::Pools& pools) {
+    return s.service.of_play(pools, std::move(play.load), play.step_error);
+  });
   for (const TargetResult& t : out.answer.load.targets)
     out.used = std::max(out.used, t.measured / t.target.most.value);
   return out;
@@ -169,11 +249,18 @@ namespace {
 
 template <class Archive, class Job>
 void pack_job(Archive& archive, Job& job) {
-  auto& [what, server, gpus, setting] = job;
-  archive(what, server, gpus, setting);
+  auto& [what, server, gpus, setting, prefill_replicas, prefill] = job;
+  archive(what, server, gpus, setting, prefill_replicas, prefill);
 }
 
 }  // namespace
+
+template <class Archive, class Setting>
+requires std::same_as<std::remove_const_t<Setting>, BoundedSetting>
+void visit_fields(Archive& archive, Setting& of) {
+  auto& [setting, prompts, answers, block, no_prompts, no_answers] = of;
+  archive(setting, prompts, answers, block, no_prompts, no_answers);
+}
 
 std::string DeploymentJobs::bytes_of(const DeploymentJob& job) {
   Packer out;
@@ -196,8 +283,8 @@ std::string DeploymentJobs::done(std::string_view bytes) {
   return std::move(out).bytes();
 }
 
-std::vector<std::size_t> DeploymentJobs::settings_in(std::string_view result) {
-  std::vector<std::size_t> out;
+std::vector<BoundedSetting> DeploymentJobs::settings_in(std::string_view result) {
+  std::vector<BoundedSetting> out;
   Unpacker in(result);
   in(out);
   return out;
@@ -240,6 +327,7 @@ std::string DeploymentJobs::digest() {
   all.add(fmt::format("{} {} {} {} {} {} {} {} {}", q.input, q.output, q.rate, q.requests, q.seed,
                       to_string(q.router), q.lengths == LengthLaw::drawn, question_.most_gpus,
                       question_.exhaustive));
+  all.add(fmt::format(" {}", static_cast<int>(question_.pools)));
   for (const LatencyTarget& t : q.targets)
     all.add(fmt::format(" {} {} {}", to_string(t.of), t.quantile, t.most.value));
   add_file(all, q.trace);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,9 +27,20 @@ struct DeploymentJob {
     whole,      // likewise, played to its end
   };
   What what = What::settings;
-  std::size_t server = 0;  // index of the plan
+  std::size_t server = 0;  // index of the plan; of a pair of pools of the one that decodes
   int gpus = 0;
-  std::size_t setting = 0;  // index among the question's
+  std::size_t setting = 0;   // index among the question's
+  int prefill_replicas = 0;  // 0: one pool
+  std::size_t prefill = 0;   // index of the plan that prefills
+};
+
+/// What a plan is under one of the question's settings: by how many replicas at least each part of the work
+/// may be done in time, as far as bounds say; nothing where no number is enough, and why.
+struct BoundedSetting {
+  std::size_t setting = 0;
+  int prompts = 1, answers = 1;  // replicas that compute one of both alone
+  int block = 0;                 // tokens of a KV block, equal in both pools of a pair
+  std::optional<RuledOut> no_prompts = {}, no_answers = {};
 };
 
 /// A play to its end.
@@ -56,19 +68,22 @@ class DeploymentJobs {
   std::vector<std::pair<Plan, std::string>> take_not_played() { return std::move(not_played_); }
 
   /// Of What::settings: those that the plan has.
-  std::vector<std::size_t> settings(std::size_t server);
+  std::vector<BoundedSetting> settings(std::size_t server);
+  /// Why the engine does not hand caches from servers of one plan to those of the other, or such pairs are
+  /// not played; nothing where they are.
+  std::optional<std::string> no_pair_of(std::size_t prefill, std::size_t decode) const;
   /// Throws what is wrong with a setting of a plan that has it not.
   [[noreturn]] void refuse_setting(std::size_t server, std::size_t setting);
   /// Of What::candidate and What::whole; the plan has the setting.
   TriedDeployment tried(const DeploymentJob& job);
   /// What was played, with its question and what its prices are off.
-  PlayedDeployment told(std::size_t server, int gpus, std::size_t setting, PlayedLoad play);
+  PlayedDeployment told(const DeploymentJob& job, PlayedLoad play);
   void look_at_prices(std::size_t server, PlayedDeployment& played);
 
   /// Any job of another process, and its result, as bytes.
   std::string done(std::string_view job);
   static std::string bytes_of(const DeploymentJob& job);
-  static std::vector<std::size_t> settings_in(std::string_view result);
+  static std::vector<BoundedSetting> settings_in(std::string_view result);
   static TriedDeployment tried_in(std::string_view result);
   /// What processes must agree on before they share work: plans, the load with all of its trace, and what two
   /// steps take to the bit, which another processor or other data may change.
@@ -79,6 +94,9 @@ class DeploymentJobs {
   class Lease;
 
   std::unique_ptr<Server> made(std::size_t server) const;
+  template <class Ask>
+  auto on_pools(const DeploymentJob& job, Ask ask);
+  const TransferRates& handoff(std::size_t prefill, std::size_t decode, long long prompt);
   void find_plans();
 
   const Study& study_;
@@ -89,6 +107,8 @@ class DeploymentJobs {
   // By plan, once it is asked for: as many as were played at once.
   struct Slot;
   std::vector<std::unique_ptr<Slot>> servers_;
+  std::mutex handoffs_mutex_;
+  std::map<std::pair<std::size_t, std::size_t>, TransferRates> handoffs_;
 };
 
 }  // namespace shardline

@@ -42,8 +42,8 @@ class RequestService::Plays {
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
     knobs_ = knobs_of(q_.knobs);
     if (q_.prefill)
-      pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_,
-                                           trace_ ? std::llround(trace_->input) : q_.input);
+      pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
+                                           PairPools::Known{});
     if (q_.requests == 0)
       q_.requests = trace_         ? trace_->requests
                     : q_.users > 0 ? 10 * static_cast<std::uint64_t>(q_.users)
@@ -62,8 +62,8 @@ class RequestService::Plays {
     return asked(std::move(out));
   }
 
-  std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up) {
-    ask(replicas, knobs);
+  std::optional<ServiceAnswer> answer(const Pools& pools, bool gives_up) {
+    ask(pools);
     ServiceAnswer out;
     Hopes hopes{std::vector<std::uint64_t>(q_.targets.size())};
     try {
@@ -74,9 +74,8 @@ class RequestService::Plays {
     return asked(std::move(out));
   }
 
-  ServiceAnswer of_play(int replicas, const std::vector<std::string>& knobs, ServedLoadAnswer load,
-                        double step_error) {
-    ask(replicas, knobs);
+  ServiceAnswer of_play(const Pools& pools, ServedLoadAnswer load, double step_error) {
+    ask(pools);
     ServiceAnswer out;
     out.load = std::move(load);
     out = asked(std::move(out));
@@ -112,6 +111,8 @@ class RequestService::Plays {
   }
 
   const StepTimes& times() const { return times_; }
+  const Plan& plan() const { return q_.plan; }
+  long long prompt() const { return trace_ ? std::llround(trace_->input) : q_.input; }
   std::uint64_t answered() const { return answered_; }
   ServiceKnobs knobs_of(const std::vector<std::string>& overrides) const {
     return service_knobs(study_.study, q_.plan, overrides, mean_);
@@ -120,11 +121,17 @@ class RequestService::Plays {
  private:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  void ask(int replicas, const std::vector<std::string>& knobs) {
-    SL_CHECK(q_.users == 0 && !q_.largest_rate && !q_.prefill, "of an open loop at its rate, on one pool");
-    q_.replicas = replicas;
-    q_.knobs = knobs;
-    knobs_ = knobs_of(knobs);
+  void ask(const Pools& pools) {
+    SL_CHECK(q_.users == 0 && !q_.largest_rate, "of an open loop at its rate");
+    q_.replicas = pools.replicas;
+    q_.knobs = pools.knobs;
+    knobs_ = knobs_of(pools.knobs);
+    q_.prefill.reset();
+    pools_.reset();
+    if (pools.prefill_replicas == 0) return;
+    q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, pools.knobs, 0};
+    pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
+                                         PairPools::Known{&pools.prefill->times(), pools.rates});
   }
 
   ServiceAnswer asked(ServiceAnswer out) const {
@@ -358,18 +365,18 @@ RequestService::RequestService(const Study& study, const ServiceQuestion& questi
 RequestService::~RequestService() = default;
 
 ServiceAnswer RequestService::answer() { return plays_->answer(); }
-std::optional<ServiceAnswer> RequestService::answer(int replicas, const std::vector<std::string>& knobs,
-                                                    bool gives_up) {
-  return plays_->answer(replicas, knobs, gives_up);
+std::optional<ServiceAnswer> RequestService::answer(const Pools& pools, bool gives_up) {
+  return plays_->answer(pools, gives_up);
 }
-ServiceAnswer RequestService::of_play(int replicas, const std::vector<std::string>& knobs,
-                                      ServedLoadAnswer load, double step_error) {
-  return plays_->of_play(replicas, knobs, std::move(load), step_error);
+ServiceAnswer RequestService::of_play(const Pools& pools, ServedLoadAnswer load, double step_error) {
+  return plays_->of_play(pools, std::move(load), step_error);
 }
 void RequestService::look_at_prices(ServiceAnswer& answer) const { plays_->look_at_prices(answer); }
 std::uint64_t RequestService::answered() const { return plays_->answered(); }
 OfferedLoad RequestService::offered() const { return plays_->offered(); }
 const StepTimes& RequestService::times() const { return plays_->times(); }
+const Plan& RequestService::plan() const { return plays_->plan(); }
+long long RequestService::mean_prompt() const { return plays_->prompt(); }
 ServiceKnobs RequestService::knobs(const std::vector<std::string>& overrides) const {
   return plays_->knobs_of(overrides);
 }

@@ -142,12 +142,19 @@ class RequestService {
 
   /// The question's.
   ServiceAnswer answer();
-  /// Of an open loop on one pool of so many replicas whose engines have such knobs. `gives_up`: nothing, as
-  /// soon as more requests have broken a target than may break it, whatever the others will do.
-  std::optional<ServiceAnswer> answer(int replicas, const std::vector<std::string>& knobs, bool gives_up);
+  /// Replicas of the plan, all whose engines have such knobs, and beside them a pool that prefills.
+  struct Pools {
+    int replicas = 1;
+    std::vector<std::string> knobs = {};
+    int prefill_replicas = 0;                 // 0: one pool
+    const RequestService* prefill = nullptr;  // of the plan that prefills, whose times of steps are taken
+    TransferRates rates = {};                 // of hand-offs between both plans
+  };
+  /// Of an open loop on such pools. `gives_up`: nothing, as soon as more requests have broken a target than
+  /// may break it, whatever the others will do. Throws UserError as PairPools.
+  std::optional<ServiceAnswer> answer(const Pools& pools, bool gives_up);
   /// The same of a play whose load and step_error are known, from another process.
-  ServiceAnswer of_play(int replicas, const std::vector<std::string>& knobs, ServedLoadAnswer load,
-                        double step_error);
+  ServiceAnswer of_play(const Pools& pools, ServedLoadAnswer load, double step_error);
   /// Requests that were answered in the last play, given up or not.
   std::uint64_t answered() const;
   /// What errors of prices do to the step that decodes the mean batch of an answer, and warnings of it.
@@ -155,6 +162,8 @@ class RequestService {
   /// What comes, the same in all plays.
   OfferedLoad offered() const;
   const StepTimes& times() const;
+  const Plan& plan() const;
+  long long mean_prompt() const;  // tokens
   /// Under such knobs.
   ServiceKnobs knobs(const std::vector<std::string>& overrides) const;
 

@@ -49,17 +49,32 @@ void visit_fields(Archive& archive, T& result) {
   archive(target, measured, met);
 }
 
+template <class Archive, MaybeConst<PairPart> T>
+void visit_fields(Archive& archive, T& part) {
+  auto& [mean, median, p99] = part;
+  archive(mean, median, p99);
+}
+
+template <class Archive, MaybeConst<ServedPair> T>
+void visit_fields(Archive& archive, T& pair) {
+  auto& [prefill_gpus, decode_gpus, prefill_busy, decode_busy, prefill_kv, sending, reading, prompt, room,
+         transfer, begin, tokens_read, local_prefills, given_up, preemptions] = pair;
+  archive(prefill_gpus, decode_gpus, prefill_busy, decode_busy, prefill_kv, sending, reading, prompt, room,
+          transfer, begin);
+  archive(tokens_read, local_prefills, given_up, preemptions);
+}
+
 template <class Archive, MaybeConst<ServedLoadAnswer> T>
 void visit_fields(Archive& archive, T& answer) {
   auto& [latencies, targets, met, sent, answered, refused, preemptions, steps, seconds, requests_per_s,
          goodput, sent_per_s, output_per_s_gpu, input_per_s_gpu, found, prompting, decoding, idle, running,
          kv_held, kv_most, waiting, down, retried, unserved, series, timeline, pair, growth_per_s] = answer;
-  SL_CHECK(timeline == nullptr && !pair, "a play of one pool without pictures");
+  SL_CHECK(timeline == nullptr, "a play without pictures");
   archive(latencies, targets, met, sent, answered, refused, preemptions, steps, seconds, requests_per_s,
           goodput);
   archive(sent_per_s, output_per_s_gpu, input_per_s_gpu, found, prompting, decoding, idle, running, kv_held,
           kv_most);
-  archive(waiting, down, retried, unserved, series, growth_per_s);
+  archive(waiting, down, retried, unserved, series, pair, growth_per_s);
 }
 
 std::string to_bytes(const ServedLoadAnswer& answer) {

@@ -12,21 +12,6 @@ namespace shardline {
 
 namespace {
 
-// From two lengths: a hand-off's descriptors and bytes grow with its tokens.
-TransferRates rates_of(const Case& c, const Plan& prefill, const Plan& decode, long long prompt) {
-  const long long most = std::max(64LL, prompt), half = most / 2;
-  const int gpus = std::max(prefill.gpus(), decode.gpus());
-  const Seconds whole = HandoffTimes(c, gpus, most).of(prefill, decode);
-  const Seconds part = HandoffTimes(c, gpus, half).of(prefill, decode);
-  TransferRates out;
-  out.token = std::max(Seconds(0), (whole - part) * (1.0 / static_cast<double>(most - half)));
-  out.fixed = std::max(Seconds(0), whole - out.token * static_cast<double>(most));
-  const double smaller = std::min(prefill.gpus(), decode.gpus());
-  out.senders = prefill.gpus() / smaller;
-  out.receivers = decode.gpus() / smaller;
-  return out;
-}
-
 PairPart part_of(const RunQuantiles& of) {
   if (of.count() == 0) return {};
   return {of.mean(), of.quantile(0.5), of.quantile(0.99)};
@@ -39,6 +24,26 @@ double mean_of(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+// From two lengths: a hand-off's descriptors and bytes grow with its tokens.
+TransferRates handoff_rates(const Case& study, const Plan& prefill, const Plan& decode, long long prompt) {
+  Case c = study;
+  c.disaggregated = true;
+  c.batch = decode_batch(prompt + 1);
+  Plan from = prefill, to = decode;
+  from.batch = to.batch = 1;
+  const long long most = std::max(64LL, prompt), half = most / 2;
+  const int gpus = std::max(from.gpus(), to.gpus());
+  const Seconds whole = HandoffTimes(c, gpus, most).of(from, to);
+  const Seconds part = HandoffTimes(c, gpus, half).of(from, to);
+  TransferRates out;
+  out.token = std::max(Seconds(0), (whole - part) * (1.0 / static_cast<double>(most - half)));
+  out.fixed = std::max(Seconds(0), whole - out.token * static_cast<double>(most));
+  const double smaller = std::min(from.gpus(), to.gpus());
+  out.senders = from.gpus() / smaller;
+  out.receivers = to.gpus() / smaller;
+  return out;
+}
 
 std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode) {
   if (!c.engine || !std::holds_alternative<VllmKnobs>(service_knobs(c, decode, {}, 2).of))
@@ -63,8 +68,8 @@ std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Pla
 }
 
 PairPools::PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode,
-                     ServiceKnobs& knobs, long long mean, long long prompt)
-    : question_(question) {
+                     ServiceKnobs& knobs, long long mean, long long prompt, const Known& known)
+    : question_(question), times_(known.times) {
   const Case& c = study.study;
   if (const auto reason = no_pair(c, question.plan, decode))
     throw UserError(fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.plan), *reason));
@@ -80,13 +85,13 @@ PairPools::PairPools(const Study& study, const PrefillQuestion& question, const 
         argument_name("prefill-knob"), argument_name("knob")));
   mine.max_model_len = other.max_model_len = std::min(mine.max_model_len, other.max_model_len);
   decode_ = other;
-  Case handed = c;
-  handed.disaggregated = true;
-  handed.batch = decode_batch(prompt + 1);
-  Plan from = question.plan, to = decode;
-  from.batch = to.batch = 1;
-  rates_ = rates_of(handed, from, to, prompt);
-  times_ = std::make_unique<PlanStepTimes>(c, question.plan, study.sweep().search.all_reduce);
+  if (times_ != nullptr) {
+    rates_ = known.rates;
+    return;
+  }
+  rates_ = handoff_rates(c, question.plan, decode, prompt);
+  own_times_ = std::make_unique<PlanStepTimes>(c, question.plan, study.sweep().search.all_reduce);
+  times_ = own_times_.get();
 }
 
 PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
@@ -98,7 +103,7 @@ PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router rout
         std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs_.of), PairRole::prefills));
   for (int i = 0; i < replicas; ++i)
     decode.schedulers.push_back(std::make_unique<VllmScheduler>(decode_, PairRole::decodes));
-  prefill.times = times_.get();
+  prefill.times = times_;
   decode.times = &decode_times;
   prefill.router = decode.router = router;
   decode.max_local_prefill = question_.max_local;

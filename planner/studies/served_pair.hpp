@@ -44,14 +44,23 @@ struct ServedPair {
 /// Why the plans cannot be played as a pair; nothing where they can.
 std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode);
 
+/// What a hand-off between two plans takes, of prompts of about so many tokens.
+TransferRates handoff_rates(const Case& c, const Plan& prefill, const Plan& decode, long long prompt);
+
 /// Both pools of a question, to be played as often as asked.
 class PairPools {
  public:
+  /// What is known of a plan that prefills from other plays: the times of its steps, which live as long as
+  /// this, and what its hand-offs take.
+  struct Known {
+    const StepTimes* times = nullptr;
+    TransferRates rates;
+  };
   /// Throws UserError as no_pair() and where knobs of both do not go together. `mean`: tokens of a request
-  /// and its answer, `prompt`: of those its prompt. `decode`: knobs of the other pool, whose longest request
-  /// becomes that of both, the smaller.
+  /// and its answer, `prompt`: of those its prompt. `knobs`: of the other pool, whose longest request becomes
+  /// that of both, the smaller.
   PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode, ServiceKnobs& knobs,
-            long long mean, long long prompt);
+            long long mean, long long prompt, const Known& known);
 
   PairRun play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
                std::uint64_t requests, const PlayedEngine::Answered& answered,
@@ -65,7 +74,8 @@ class PairPools {
   ServiceKnobs knobs_;
   VllmKnobs decode_;
   TransferRates rates_;
-  std::unique_ptr<PlanStepTimes> times_;
+  std::unique_ptr<PlanStepTimes> own_times_;  // where none are known
+  const StepTimes* times_;
 };
 
 }  // namespace shardline

@@ -33,9 +33,6 @@ std::vector<Trap> traps_of_mla() {
   const std::string short_prompts = mla +
                                     "vllm_0.24.0,module,1,64,0,16,bf16,fp8,bf16,FLASHMLA,90\n"
                                     "vllm_0.24.0,module,1,64,0,16,bf16,fp8,bf16,FLASH_ATTN,80\n";
-  const std::string absorbed = mla +
-                               "sglang_0.5.14,kernel,1,64,0,16,bf16,bf16,,flash_attention,12\n"
-                               "sglang_0.5.14,kernel,1,64,0,16,bf16,bf16,,trtllm_mla,12\n";
   const std::string prefix = mla +
                              "trtllm_1.3,kernel,1,64,0,16,bf16,bf16,,x,12\n"
                              "trtllm_1.3,kernel,1,64,128,16,bf16,bf16,,x,14\n";
@@ -49,8 +46,6 @@ std::vector<Trap> traps_of_mla() {
       {"host time of old kernels", old, 0, "1 row left out: kernels of vLLM 0.14.0: 100 us of host time"},
       {"absorbed kernels of vLLM", short_prompts, 1,
        "1 row left out: absorbed kernels of vLLM, which it takes for short prompts"},
-      {"the absorbed form on Hopper", absorbed, 1,
-       "1 row left out: SGLang's absorbed form on Hopper, which it does not run for prompts"},
       {"prefixes", prefix, 1, "1 row left out: a cached prefix, which the form has no term for"},
       {"eager modules", wide, 1,
        "3 rows left out: a wide-EP module below three times its shortest row: host time"},
@@ -195,6 +190,18 @@ TEST(LeftOut, EveryTrapIsNamedWithItsReason) {
       EXPECT_EQ(t.words[i].size() + t.numbers[i].size(), trap.kept) << t.family->columns[i].name;
     EXPECT_THAT(t.notes, ElementsAre("t.csv: " + std::string(trap.note)));
   }
+}
+
+// It is another form than that of the kernels that the engine runs for prompts without context parallelism.
+TEST(LeftOut, AbsorbedPromptsAreAScopeOfTheirOwn) {
+  MeasurementTable t =
+      parse_measurements("t.csv", std::string(kMlaHead) +
+                                      "sglang_0.5.14,kernel,1,64,0,16,bf16,bf16,,flash_attention,12\n"
+                                      "sglang_0.5.14,kernel,1,64,0,16,bf16,bf16,,trtllm_mla,12\n"
+                                      "vllm_0.24.0,kernel,1,64,0,16,bf16,bf16,,flash_attention,12\n");
+  leave_out(t, "t.csv");
+  EXPECT_THAT(t.word("scope"), ElementsAre("absorbed", "kernel", "kernel"));
+  EXPECT_TRUE(t.notes.empty());
 }
 
 TEST(LeftOut, TheRightRowsStay) {

@@ -51,6 +51,8 @@ std::string text_of(const DeploymentAnswer& a) {
   std::string out;
   const auto add = [&](const PlayedDeployment& d) {
     out += to_string(d.answer.question.plan) + " x " + std::to_string(d.answer.question.replicas);
+    if (const auto& prefill = d.answer.question.prefill)
+      out += " behind " + to_string(prefill->plan) + " x " + std::to_string(prefill->replicas);
     for (const std::string& knob : d.answer.question.knobs) out += " " + knob;
     out += fmt::format(" {:a} {:a} ", d.used, d.answer.step_error);
     out += to_bytes(d.answer.load) + "\n";

@@ -41,6 +41,7 @@ std::string text_of(const PlayedDeployment& d) {
   const ServiceQuestion& q = d.answer.question;
   std::string out = fmt::format("{} x {} used {:a} goodput {:a}", q.replicas, to_string(q.plan), d.used,
                                 d.answer.load.goodput);
+  if (q.prefill) out += fmt::format(" behind {} x {}", q.prefill->replicas, to_string(q.prefill->plan));
   for (const std::string& knob : q.knobs) out += " " + knob;
   return out;
 }
@@ -82,6 +83,8 @@ RandomCase random_case(std::mt19937_64& rng) {
   load.rate = one_of(0.5, 3.0, 10.0, 30.0, 100.0);
   load.seed = rng() % 1000;
   load.router = one_of(Router::round_robin, Router::least_kv);
+  if (c.engine == "vllm" && c.model == "llama-3.1-8b")
+    c.q.pools = one_of(PoolsAsked::any, PoolsAsked::any, PoolsAsked::two);
   load.targets.push_back({Latency::ttft, one_of(0.5, 0.9, 0.99), Seconds(one_of(0.03, 0.1, 0.4, 2.0))});
   if (rng() % 4 > 0)
     load.targets.push_back({Latency::tpot, one_of(0.5, 0.9), Seconds(one_of(0.004, 0.008, 0.015, 0.04))});
@@ -108,7 +111,8 @@ RandomCase made_case(bool gaps) {
 TEST(Deployment, P35PruningLeavesTheAnswer) {
   std::mt19937_64 rng(20);
   std::map<RuledOut, std::uint64_t> by;
-  int met = 0;
+  std::uint64_t pairs = 0;
+  int met = 0, behind = 0;
   constexpr int kRandom = 24;
   for (int i = 0; i < kRandom + 2; ++i) {
     RandomCase c = i < kRandom ? random_case(rng) : made_case(i > kRandom);
@@ -130,7 +134,12 @@ TEST(Deployment, P35PruningLeavesTheAnswer) {
     for (std::size_t r = 0; r < kRuledOut; ++r)
       by[static_cast<RuledOut>(r)] += pruned.certificate.ruled_out[r];
     met += pruned.cheapest.empty() ? 0 : 1;
+    pairs += pruned.certificate.pairs;
+    for (const PlayedDeployment& d : pruned.cheapest) behind += d.answer.question.prefill ? 1 : 0;
+    EXPECT_EQ(pruned.no_pairs.empty(), pruned.certificate.pairs > 0);
   }
+  EXPECT_GT(pairs, 0U);
+  EXPECT_GT(behind, 0);
   EXPECT_GE(met, 6);
   EXPECT_LE(met, 20);
   for (const auto& [reason, n] : by) EXPECT_GT(n, 0U) << to_string(reason);  // each was tried
@@ -154,7 +163,7 @@ TEST(Deployment, P35WhatABoundRulesOutMisses) {
                                   study.study.engine->host.path);
     for (const int replicas : {1, 2, 4}) {
       const auto reason = bounds.rules_out(replicas);
-      const auto played = service.answer(replicas, {}, false);
+      const auto played = service.answer({replicas}, false);
       ASSERT_TRUE(played);
       if (reason) {
         EXPECT_FALSE(played->load.met) << to_string(*reason) << " " << replicas;
@@ -169,7 +178,7 @@ TEST(Deployment, P35WhatABoundRulesOutMisses) {
         }
       }
       // A play that gives up would have missed.
-      const auto early = service.answer(replicas, {}, true);
+      const auto early = service.answer({replicas}, true);
       if (!early) {
         EXPECT_FALSE(played->load.met);
       }
@@ -179,6 +188,71 @@ TEST(Deployment, P35WhatABoundRulesOutMisses) {
     }
   }
   EXPECT_GT(ruled_out, 20);
+}
+
+// The same of each half of a pair, whatever the other half is.
+TEST(Deployment, P35WhatABoundOfAHalfRulesOutMisses) {
+  std::mt19937_64 rng(8);
+  int prompts = 0, answers = 0;
+  const std::function<void(std::uint64_t, std::uint64_t)> step = [](std::uint64_t, std::uint64_t) {};
+  for (int i = 0; i < 40; ++i) {
+    RandomCase c = random_case(rng);
+    c.engine = "vllm";
+    c.model = "llama-3.1-8b";
+    const Study study = study_of(c.model, "h100-hgx", c.engine, 4, c.input, c.output);
+    ServiceQuestion load = c.q.load;
+    load.plan = possible_plan(study, "tensor:tpa=1,tpf=1");
+    RequestService decode(study, load, step), prefill(study, load, step);
+    const DeploymentBounds bounds(decode, decode.knobs({}), decode.offered(), load,
+                                  study.study.engine->host.path);
+    RequestService::Pools pools;
+    pools.prefill = &prefill;
+    pools.rates = handoff_rates(study.study, load.plan, load.plan, c.input);
+    for (const auto& [a, b] : {std::pair(1, 1), {1, 3}, {3, 1}}) {
+      pools.prefill_replicas = a;
+      pools.replicas = b;
+      const auto of_prompts = bounds.rules_out_prompts(a), of_answers = bounds.rules_out_answers(b);
+      if (!of_prompts && !of_answers) continue;
+      const auto played = decode.answer(pools, false);
+      ASSERT_TRUE(played);
+      EXPECT_FALSE(played->load.met) << i << " " << a << "+" << b;
+      prompts += of_prompts ? 1 : 0;
+      answers += of_answers ? 1 : 0;
+    }
+  }
+  EXPECT_GT(prompts, 10);
+  EXPECT_GT(answers, 10);
+}
+
+// Prompts on small replicas and answers on a large one need fewer GPUs than replicas that do both; what was
+// found is what serve plays.
+TEST(Deployment, P35PairsMayBeCheaper) {
+  const Study study = study_of("llama-3.1-70b", "h100-hgx", "vllm", 32, 8192, 512);
+  DeploymentQuestion q;
+  q.most_gpus = 32;
+  q.load.input = 8192;
+  q.load.output = 512;
+  q.load.rate = 4;
+  q.load.requests = 500;
+  q.load.targets = parse_targets("t", "ttft p90 2 s, tpot p90 35 ms");
+  q.pools = PoolsAsked::one;
+  const DeploymentAnswer one = found(study, q);
+  q.pools = PoolsAsked::any;
+  const DeploymentAnswer any = found(study, q);
+  ASSERT_FALSE(one.cheapest.empty() || any.cheapest.empty());
+  EXPECT_LT(any.cheapest.front().gpus(), one.cheapest.front().gpus());
+  EXPECT_EQ(one.certificate.pairs, 0U);
+  EXPECT_EQ(sum(any.certificate), any.certificate.candidates);
+  const ServiceQuestion& best = any.cheapest.front().answer.question;
+  ASSERT_TRUE(best.prefill);
+  ServiceQuestion again = q.load;
+  again.plan = best.plan;
+  again.replicas = best.replicas;
+  again.prefill = best.prefill;
+  const ServiceAnswer served = serve_requests(study, again, [](std::uint64_t, std::uint64_t) {});
+  EXPECT_TRUE(served.load.met);
+  EXPECT_EQ(served.load.seconds, any.cheapest.front().answer.load.seconds);
+  EXPECT_EQ(served.load.goodput, any.cheapest.front().answer.load.goodput);
 }
 
 // 2,000 tokens in and 100 out.

@@ -122,6 +122,7 @@ def plan(
     router: str = "round_robin",
     seed: Count = 1,
     knob: Sequence[str] = (),
+    pools: str = "any",
     threads: Count = 0,
     engine: str = "",
     costs: str = "",
@@ -152,6 +153,8 @@ def plan(
             ``rate`` or with ``trace``, request by request, in ``PlanResult.deployment``; ``plans`` is empty then.
         trace, requests, lengths, router, seed: of ``slo``, as of ``serve``.
         knob: of ``slo``: options of the engine, each of whose values is tried: ``["max_num_seqs=64,256"]``.
+        pools: of ``slo``: "one" for prompts and answers, "two" with one for each, or "any": whichever needs fewer
+            GPUs.
 
     The other arguments are those of ``help(shardline)``; without ``engine`` the one is taken that has most
     measured points of the model on the system (``PlanResult.engine_why``).
@@ -180,6 +183,7 @@ def plan(
         router=_given.text("router", router),
         seed=_given.whole("seed", seed),
         knobs=_given.texts("knob", knob, _KNOB),
+        pools=_given.text("pools", pools),
     )
     return _shardline.plan(
         question,
