@@ -18,6 +18,10 @@
 
 namespace shardline {
 
+/// [R14] Names of options of a server that decodes for another.
+inline constexpr const char* kReservedTokens = "num_reserved_decode_tokens";
+inline constexpr const char* kExtraSlots = "disaggregation_decode_extra_slots";
+
 /// Options of `sglang.launch_server`, under its names but for the words in brackets; those from
 /// new_token_ratio on are variables of its environment (SGLANG_..., environ.py).
 struct SglangKnobs {
