@@ -8,6 +8,7 @@
 
 #include "planner/api/convert_plan.hpp"
 #include "planner/api/convert_serve.hpp"
+#include "planner/engines/profile.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/trace.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -79,6 +80,17 @@ StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o) {
   if (!std::holds_alternative<Sweep>(study.question))
     throw UserError(scenario.name + " asks for another answer: expected a scenario that sweeps");
   return {study, possible_plan(study, q.plan)};
+}
+
+// Of a pool that prefills: under SGLang one that runs prompts alone, too.
+Plan prefill_plan(const Study& study, const ServeQuestion& asked) {
+  if (!study.study.engine || !same_engine(study.study.engine->name, "sglang"))
+    return possible_plan(study, asked.prefill);
+  Study prompts = study;
+  const long long input = asked.input_tokens > 0 ? asked.input_tokens : study.study.served.input;
+  prompts.study.batch = prefill_batch({{0, std::max(1LL, input), 1}});
+  prompts.study.placement = nullptr;
+  return possible_plan(prompts, asked.prefill);
 }
 
 // The place of a name among those that there are; empty: the first.
@@ -205,7 +217,7 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
   question.plan = on.plan;
   if (!asked.prefill.empty()) {
-    question.prefill = {possible_plan(on.study, asked.prefill), asked.prefill_replicas, asked.prefill_knobs,
+    question.prefill = {prefill_plan(on.study, asked), asked.prefill_replicas, asked.prefill_knobs,
                         asked.max_local_prefill};
     if (const auto reason = no_pair(on.study.study, question.prefill->plan, on.plan))
       throw UserError(

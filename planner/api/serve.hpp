@@ -227,13 +227,16 @@ struct Fields<ServedPools> {
     field("links_sending", &P::links_sending,
           "of the time, full, of links of a replica that prefills, 0 to 1");
     field("links_receiving", &P::links_receiving, "likewise of one that decodes");
-    field("prompt_s", &P::prompt_s, "from sending to the end of the prefill, mean");
-    field("room_s", &P::room_s, "the way to the other pool, and until it has blocks, mean");
+    field("prompt_s", &P::prompt_s,
+          "from sending, under SGLang from room on, to the end of the prefill, mean");
+    field("room_s", &P::room_s,
+          "the way to the other pool, and until it has blocks; under SGLang from sending, mean");
     field("transfer_s", &P::transfer_s, "until the cache is there, mean");
     field("transfer_p99_s", &P::transfer_p99_s, "likewise, the 99th percentile");
     field("first_step_s", &P::first_step_s, "until the first token, mean");
     field("tokens_read", &P::tokens_read, "of a request's cache that go over links, mean");
-    field("given_up", &P::given_up, "requests whose blocks were kept longer than the engine keeps them");
+    field("given_up", &P::given_up,
+          "requests that waited, or whose blocks were kept, longer than the engine does");
     field("local_prefills", &P::local_prefills, "prompts that were computed where they were answered");
   }
 };

@@ -185,12 +185,17 @@ std::string pair_text(const ServedPair& p) {
       "of the time at senders and {} at receivers; replicas that prefill work {} of the time, those that "
       "decode "
       "{}; KV of the former {} held at most, {} preemptions there",
-      p.local_prefills > 0 ? "of those handed over " : "", part_text("prompt", p.prompt),
-      part_text("room", p.room), part_text("transfer", p.transfer), part_text("first step", p.begin),
-      p.tokens_read, percent(p.sending), percent(p.reading), percent(p.prefill_busy), percent(p.decode_busy),
-      percent(p.prefill_kv), p.preemptions);
+      p.local_prefills > 0 ? "of those handed over " : "",
+      p.sends ? part_text("room", p.room) : part_text("prompt", p.prompt),
+      p.sends ? part_text("prompt", p.prompt) : part_text("room", p.room), part_text("transfer", p.transfer),
+      part_text(p.sends ? "first token" : "first step", p.begin), p.tokens_read, percent(p.sending),
+      percent(p.reading), percent(p.prefill_busy), percent(p.decode_busy), percent(p.prefill_kv),
+      p.preemptions);
   if (p.local_prefills > 0)
     out += fmt::format("; {} prompts were computed by the replicas that decode", p.local_prefills);
+  if (p.given_up > 0 && p.sends)
+    return out + fmt::format("; {} REQUESTS WAITED FOR OVER {:.0f} s, after which SGLang gives them up",
+                             p.given_up, PairRun::kSent);
   if (p.given_up > 0)
     out += fmt::format("; {} REQUESTS KEPT THEIR BLOCKS FOR OVER {:.0f} s, after which vLLM gives them up",
                        p.given_up, PairRun::kKept);

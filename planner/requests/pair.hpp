@@ -30,21 +30,26 @@ struct PairRun {
   std::uint64_t sent = 0;
   Seconds last_sent;
   std::uint64_t local_prefills = 0;  // prompts that were computed where they are answered
-  // Seconds: the parts of each other TTFT, one behind the other.
+  // Seconds: the parts of each other TTFT, one behind the other. [R14] Where prompts are sent as they are
+  // computed `room` comes first, from sending to where there are pages for it, and `prompt` goes on from
+  // there.
   RunQuantiles prompt;                   // from sending to the end of its prefill
   RunQuantiles room;                     // the way to the other pool, and until it has blocks for it
-  RunQuantiles transfer;                 // until its cache is there
+  RunQuantiles transfer;                 // until all of its cache is there
   RunQuantiles begin;                    // until its first token
   std::uint64_t tokens_read = 0;         // of caches that went over links
   std::vector<double> sending, reading;  // seconds of full links, by replica
   /// Requests that kept their blocks for longer than kKept: vLLM gives them up.
   std::uint64_t given_up = 0;
   static constexpr double kKept = 480;  // s, VLLM_NIXL_ABORT_REQUEST_TIMEOUT, vllm/envs.py
+  /// SGLang gives up who waits so long for room, or has room and waits so long for its cache.
+  static constexpr double kSent = 300;  // s, SGLANG_DISAGGREGATION_{BOOTSTRAP,WAITING}_TIMEOUT, environ.py
 };
 
 /// [R12] Plays `requests` of them at most through both pools, to the end of the last. Schedulers are those of
 /// engines of pairs, of equal max_model_len: who is refused by one would be by both. Otherwise as
-/// play_cluster(), but each step is an event of its own.
+/// play_cluster(), but each step is an event of its own. [R14] Of engines that send prompts as they compute
+/// them to who has room for them, who is refused by one is answered by neither.
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
                   const std::function<void(std::uint64_t done)>& step);

@@ -144,21 +144,38 @@ void PlayedEngine::decide() {
   while (steps_.size() < depth) {
     deal();
     std::vector<char> works;
-    for (const Group& g : groups_) works.push_back(g.scheduler->schedule() ? 1 : 0);
+    for (Group& g : groups_) {
+      works.push_back(g.scheduler->schedule() ? 1 : 0);
+      take_firsts(g);
+    }
     if (std::count(works.begin(), works.end(), 1) == 0) return;
     steps_.push_back(std::move(works));
   }
 }
 
+// [R14] A token that came with its cache is the client's when the step that goes on from it is decided.
+void PlayedEngine::take_firsts(Group& group) {
+  firsts_.clear();
+  group.scheduler->take_firsts(firsts_);
+  for (const Scheduler::Id id : firsts_) {
+    Times& t = group.requests[id];
+    t.first = t.last = now_;
+    t.any = true;
+    out_.end = std::max(out_.end, now_);
+    if (group.scheduler->request(id).done) leave(group, id);
+  }
+}
+
 void PlayedEngine::play(Seconds until) {
   decided_at_ = now_;
+  SL_CHECK(!idle(), "an engine that is played has requests");
   decide();
   if (!steps_.empty()) {
     tries_ = 0;
     step(std::min(until, dies_));
     return;
   }
-  SL_CHECK(!idle(), "an engine that is played has requests");
+  if (idle()) return;  // somebody had all of its answer with its cache
   asleep_ = std::any_of(groups_.begin(), groups_.end(),
                         [](const Group& g) { return g.scheduler->waits_for_transfers(); });
   if (asleep_) return;

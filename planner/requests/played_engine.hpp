@@ -116,6 +116,7 @@ class PlayedEngine {
   bool give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number);
   void deal();
   void decide();
+  void take_firsts(Group& group);
   void look_at_groups();
   std::uint64_t steps_alike() const;
   void step(Seconds until);
@@ -138,6 +139,7 @@ class PlayedEngine {
   std::deque<std::vector<char>> steps_;
   std::vector<const StepBatch*> batches_;  // of the first of them, by group
   std::vector<GroupRouter::Counts> counts_;
+  std::vector<Scheduler::Id> firsts_;
   std::uint64_t taken_ = 0;
   Seconds now_, decided_at_;
   bool asleep_ = false, dead_ = false;

@@ -19,6 +19,11 @@ class PairStops : public UserError {
   using UserError::UserError;
 };
 
+/// What an engine is in a pair of pools. [R12] Under vLLM's NixlConnector it computes prompts and keeps their
+/// blocks until they were read, or it reads them; [R14] under SGLang it sends what it computes to who has
+/// room.
+enum class PairRole : std::uint8_t { none, prefills, decodes };
+
 /// One engine's scheduler with its KV cache, a step at a time. Requests are added as they come; steps are
 /// decided by schedule(), at most depth() of them beyond those that have ended, and end in their order.
 class Scheduler {
@@ -44,11 +49,18 @@ class Scheduler {
     std::span<const Id> before = {};
   };
 
-  /// [R12] A request that has its blocks and begins to read what another engine computed.
+  /// [R12] A request that has its blocks and begins to read what another engine computed; [R14] or waits
+  /// until that one has computed and sent it.
   struct Read {
     Id id = 0;
     std::uint64_t number = 0;  // its own
     std::uint32_t tokens = 0;  // that were not found here
+  };
+  /// [R14] What a step that has ended computed of a prompt goes to the other engine.
+  struct Sent {
+    std::uint64_t number = 0;
+    std::uint32_t tokens = 0;
+    bool last = false;  // the answer's first token goes with it
   };
 
   virtual ~Scheduler() = default;
@@ -80,9 +92,23 @@ class Scheduler {
 
   /// [R12] Of an engine of a pair. Appends who began to read when steps were decided since the last call.
   virtual void take_reads(std::vector<Read>& /*out*/) {}
-  /// A request has read all; another engine has read all of the request of this number, which is done.
+  /// A request has read all; another engine has read all of the request of this number, which is done. An
+  /// engine with nothing to compute may know it at once.
   virtual void has_read(Id /*id*/) { SL_CHECK(false, "only engines of a pair read"); }
-  virtual void was_read(std::uint64_t /*number*/) { SL_CHECK(false, "only engines of a pair are read"); }
+  virtual void was_read(std::uint64_t /*number*/, bool /*at_once*/) {
+    SL_CHECK(false, "only engines of a pair are read");
+  }
+  /// [R14] Whether prompts are sent as they are computed, and begin only where the other engine has room: of
+  /// who prefills. Such an engine is told of room for the request of a number, and appends what steps that
+  /// have ended computed since the last call.
+  virtual bool sends_prompts() const { return false; }
+  virtual void has_room(std::uint64_t /*number*/) {
+    SL_CHECK(false, "only engines that send prompts wait for room");
+  }
+  virtual void take_sent(std::vector<Sent>& /*out*/) {}
+  /// [R14] Appends who had the first token from the other engine when a step was decided: at once, not at the
+  /// end of one. It is done if that was all of its answer.
+  virtual void take_firsts(std::vector<Id>& /*out*/) {}
   /// Whether there is something that a hand-off will give back: then an engine may have nothing to do.
   virtual bool waits_for_transfers() const { return false; }
 

@@ -19,6 +19,11 @@ std::uint64_t SglangScheduler::pages_to_decode(std::span<const Id> ids) const {
 void SglangScheduler::decode_all(DecidedStep& step) {
   evict_for(std::uint64_t{running_.size()} * knobs_.page_size);
   const std::uint64_t pages = pages_to_decode(running_);
+  if (pages > free_ && role_ == PairRole::decodes) {
+    throw PairStops(
+        "SGLang aborts a request: the last one that decodes has no room for a token, as all else is "
+        "kept for prompts that come (raise num_reserved_decode_tokens or max_total_tokens)");
+  }
   if (pages > free_) {
     throw UserError("SGLang ends with an error: no room for the tokens of " +
                     std::to_string(running_.size()) + " requests that decode beside prompts");
@@ -43,6 +48,7 @@ void SglangScheduler::release_retracted(Id id, std::size_t others) {
   for (DecidedStep& step : steps_) std::erase_if(step.parts, [&](const auto& p) { return p.id == id; });
   r.generated = r.known();  // the token under way is lost
   r.in_flight = r.computed = r.kept = 0;
+  --slots_;
   r.node = 0;
   ++r.preempted;
   ++retractions_;
@@ -77,13 +83,16 @@ void SglangScheduler::retract() {
   const auto left = static_cast<double>(running_.size());
   ratio_from_ = std::min(1.0, (known + knobs_.retract_decode_steps * left) / (asked + 1));
   ratio_steps_ = 0;
-  waiting_.insert(waiting_.end(), retracted_.begin(), retracted_.end());
+  auto& line = role_ == PairRole::decodes ? lost_ : waiting_;
+  line.insert(line.end(), retracted_.begin(), retracted_.end());
+  changed_ = true;
 }
 
 bool SglangScheduler::schedule_decodes() {
   if (running_.empty() && finished_ == 0) return false;
   if (finished_ > 0) full_ = false;
   finished_ = 0;
+  gone_.clear();
   if (running_.empty()) return false;
   const std::uint64_t pages = pages_to_decode(running_);
   evict_for(pages * knobs_.page_size);
@@ -103,10 +112,11 @@ std::uint64_t SglangScheduler::steps_alike() const {
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // Prompts are tried in every step unless nobody waits or somebody did not fit; that changes when one that
   // runs is done.
-  if (cut_ || last_prompts_ || finished_ > 0 || (!full_ && !waiting_.empty()) ||
-      !first.batch.prompts.empty() || !last.batch.prompts.empty() || first.parts != last.parts ||
-      last.parts.size() != running_.size() || last.batch.decodes != running_.size() ||
-      first.batch.decodes != running_.size()) {
+  // Who was given room is not told of yet, and may send what it computes during these steps.
+  const bool tried = role_ == PairRole::decodes ? changed_ || !rooms_.empty() : !full_ && !waiting_.empty();
+  if (cut_ || last_prompts_ || finished_ > 0 || tried || !first.batch.prompts.empty() ||
+      !last.batch.prompts.empty() || first.parts != last.parts || last.parts.size() != running_.size() ||
+      last.batch.decodes != running_.size() || first.batch.decodes != running_.size()) {
     return 1;
   }
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();

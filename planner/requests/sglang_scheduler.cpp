@@ -10,8 +10,11 @@
 
 namespace shardline {
 
-SglangScheduler::SglangScheduler(const SglangKnobs& knobs)
-    : knobs_(knobs), free_(knobs.max_total_tokens / std::max(1U, knobs.page_size)), ratio_from_(0) {
+SglangScheduler::SglangScheduler(const SglangKnobs& knobs, PairRole role)
+    : knobs_(knobs),
+      role_(role),
+      free_(knobs.max_total_tokens / std::max(1U, knobs.page_size)),
+      ratio_from_(0) {
   SL_CHECK(knobs.page_size > 0 && knobs.max_running_requests > 0 && knobs.new_token_ratio_decay_steps > 0,
            "pages have tokens, and somebody runs");
   if (knobs.chunked_prefill_size > 0 && knobs.chunked_prefill_size < knobs.page_size) {
@@ -20,6 +23,8 @@ SglangScheduler::SglangScheduler(const SglangKnobs& knobs)
   }
   if (free_ == 0) throw UserError("the KV cache has room for no page");
   ratio_from_ = first_ratio();
+  // arg_groups/pd_disaggregation_hook.py: "KV cache is forced as chunk cache for decode server".
+  if (role == PairRole::decodes) knobs_.disable_radix_cache = true;
 }
 
 double SglangScheduler::first_ratio() const {
@@ -45,10 +50,8 @@ double SglangScheduler::kv_held() const {
   return 1 - static_cast<double>(available_pages()) / static_cast<double>(pages());
 }
 
-std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& request,
-                                                        std::uint32_t text_block) {
+std::optional<std::uint32_t> SglangScheduler::answer_of(const TraceRequest& request) const {
   SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
-  SL_CHECK(text_block > 0 && text_block % knobs_.page_size == 0, "blocks of text are whole pages");
   // max_req_len and max_req_input_len of tp_worker.py; validate_input_length refuses from there on.
   const std::int64_t most =
       std::min<std::int64_t>(knobs_.context_length, static_cast<std::int64_t>(pages()) * knobs_.page_size) -
@@ -56,8 +59,21 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
   if (request.input >= most - 5) return std::nullopt;
   const auto answer = static_cast<std::uint32_t>(
       std::min<std::int64_t>(request.output, std::max<std::int64_t>(1, most - request.input - 1)));
-  const std::uint64_t needed = static_cast<std::uint64_t>(request.input) + clipped(answer) + knobs_.page_size;
-  if (needed >= pages() * knobs_.page_size) return std::nullopt;
+  const std::uint64_t all = pages() * knobs_.page_size;
+  if (role_ == PairRole::decodes) {
+    const std::uint64_t room = std::max(knobs_.num_reserved_decode_tokens, clipped(answer));
+    if (static_cast<std::uint64_t>(request.input) + room > all) return std::nullopt;
+  } else if (static_cast<std::uint64_t>(request.input) + clipped(answer) + knobs_.page_size >= all) {
+    return std::nullopt;
+  }
+  return answer;
+}
+
+std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& request,
+                                                        std::uint32_t text_block) {
+  const std::optional<std::uint32_t> answer = answer_of(request);
+  if (!answer) return std::nullopt;
+  SL_CHECK(text_block > 0 && text_block % knobs_.page_size == 0, "blocks of text are whole pages");
   text_block_ = text_block;
   if (live_ == 0 && steps_.empty()) {  // on_idle
     ratio_from_ = first_ratio();
@@ -65,12 +81,23 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
   }
   Request r;
   r.prompt = static_cast<std::uint32_t>(request.input);
-  r.answer = answer;
+  r.answer = *answer;
   r.text = request.blocks;
   r.number = added_++;
+  const std::uint64_t number = r.number;
   const Id id = requests_.add(std::move(r));
-  waiting_.push_back(id);
   ++live_;
+  switch (role_) {
+    case PairRole::none:
+      waiting_.push_back(id);
+      break;
+    case PairRole::prefills:
+      handshakes_.emplace(number, id);
+      break;
+    case PairRole::decodes:
+      asks_.push_back(id);
+      break;
+  }
   return id;
 }
 
@@ -80,8 +107,7 @@ void SglangScheduler::forget(Id id) {
 }
 
 // Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them.
-void SglangScheduler::extend_text(Id id, std::size_t pages) {
-  Request& r = requests_[id];
+void SglangScheduler::extend_text(Request& r, std::size_t pages) {
   const std::size_t parts = text_block_ / knobs_.page_size;
   const std::size_t of_prompt = r.text.empty() ? 0 : r.prompt / knobs_.page_size;
   constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
@@ -101,7 +127,7 @@ void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
   if (knobs_.disable_radix_cache) return;
   Request& r = requests_[id];
   const std::uint32_t whole = tokens / knobs_.page_size;
-  extend_text(id, whole);
+  extend_text(r, whole);
   const auto text = std::span(r.pages).first(whole);
   const std::uint64_t twice = tree_.insert(text);
   free_ += twice - std::min<std::uint64_t>(twice, r.kept);
@@ -113,14 +139,13 @@ void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
 }
 
 // Done: what was computed is in the tree, but for the row that is computed in vain.
-void SglangScheduler::leave(Id id) {
-  Request& r = requests_[id];
+void SglangScheduler::leave(Request& r) {
   const std::uint32_t held = pages_of(r.computed);
   if (knobs_.disable_radix_cache) {
     free_ += held;
   } else {
     const std::uint32_t whole = (r.prompt + r.answer - 1) / knobs_.page_size;
-    extend_text(id, whole);
+    extend_text(r, whole);
     const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole));
     free_ += twice - std::min<std::uint64_t>(twice, r.kept);
     free_ += held - whole;
@@ -128,12 +153,15 @@ void SglangScheduler::leave(Id id) {
   }
   r.pages = {};
   r.text = {};
-  --live_;
 }
 
 // Who was in a step with prompts runs from then on.
 void SglangScheduler::merge_last() {
   if (cut_) keep_prompt(*cut_, requests_[*cut_].computed);
+  if (role_ == PairRole::prefills) {  // prefill.py, process_prefill_chunk: nobody decodes here
+    last_.clear();
+    last_prompts_ = full_ = false;
+  }
   if (!last_prompts_) return;
   std::erase_if(last_, [&](Id id) { return cut_ == id; });
   if (last_fewer_) full_ = false;
@@ -187,7 +215,7 @@ SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
   if (!knobs_.disable_radix_cache) {
     // The last token is computed in any case: its logits are asked for.
     const std::uint32_t whole = (r.fill - 1) / knobs_.page_size;
-    extend_text(id, whole);
+    extend_text(r, whole);
     match = tree_.match(std::span(r.pages).first(whole));
   }
   const auto prefix = static_cast<std::uint32_t>(match.pages * knobs_.page_size);
@@ -218,6 +246,7 @@ SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
   r.computed = prefix;
   if (!r.began) r.found = prefix;
   r.began = true;
+  ++slots_;
   b.begun.push_back(id);
   b.tokens.push_back(tokens);
   charge(b, tokens, cut ? 0 : clipped(r.answer));
@@ -227,8 +256,10 @@ SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
 bool SglangScheduler::schedule_prompts() {
   if ((full_ || waiting_.empty()) && !cut_) return false;
   const std::size_t running = running_.size() + finished_;
-  const std::size_t places =
-      knobs_.max_running_requests > running ? knobs_.max_running_requests - running : 0;
+  // Of who prefills those that are not read yet hold places, too (managers/scheduler.py,
+  // _get_new_batch_prefill_raw: "prealloc queue and transfer queue can also take memory").
+  const std::size_t taken = role_ == PairRole::prefills ? slots_ : running;
+  const std::size_t places = knobs_.max_running_requests > taken ? knobs_.max_running_requests - taken : 0;
   Budget b;
   const auto beside = static_cast<std::int64_t>(knobs_.enable_mixed_chunk ? running : 0);
   b.input = std::int64_t{knobs_.max_prefill_tokens} - beside;
@@ -297,6 +328,8 @@ void SglangScheduler::compute_prompts(const Budget& b) {
 
 bool SglangScheduler::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
+  if (role_ == PairRole::decodes) return schedule_answers();
+  if (role_ == PairRole::prefills) notice();
   merge_last();
   return schedule_prompts() || schedule_decodes();
 }
@@ -312,14 +345,20 @@ SglangScheduler::Ended SglangScheduler::finish_steps(std::uint64_t steps) {
   ended_.clear();
   const DecidedStep step = std::move(steps_.front());
   steps_.pop_front();
+  if (role_ == PairRole::prefills) send(step);
   for (const DecidedStep::Part& p : step.parts) {
     if (!p.token) continue;
     Request& r = requests_[p.id];
     r.in_flight -= static_cast<std::uint32_t>(steps);
     ended_.push_back(p.id);
     r.done = r.known() == r.answer;
-    if (r.done) {
-      leave(p.id);
+    if (r.done && role_ == PairRole::prefills) {
+      keep(p.id);
+    } else if (r.done) {
+      leave(r);
+      --live_;
+      --slots_;
+      if (role_ == PairRole::decodes) gone_.emplace_back(r.prompt, r.answer);
     } else if (r.prompt + r.known() == r.fill + 1) {
       keep_prompt(p.id, r.fill);  // its prompt has just ended
     }

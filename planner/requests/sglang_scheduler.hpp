@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <span>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "planner/requests/decided_step.hpp"
@@ -14,6 +17,10 @@
 #include "planner/serving/trace.hpp"
 
 namespace shardline {
+
+/// [R14] Names of options of a server that decodes for another.
+inline constexpr const char* kReservedTokens = "num_reserved_decode_tokens";
+inline constexpr const char* kExtraSlots = "disaggregation_decode_extra_slots";
 
 /// Options of `sglang.launch_server`, under its names but for the words in brackets; those from
 /// new_token_ratio on are variables of its environment (SGLANG_..., environ.py).
@@ -34,6 +41,9 @@ struct SglangKnobs {
   std::uint32_t new_token_ratio_decay_steps = 600;  // steps that decode
   std::uint32_t clip_max_new_tokens_estimation = 4096;
   std::uint32_t retract_decode_steps = 20;
+  // Of a server that decodes for another [R14].
+  std::uint32_t num_reserved_decode_tokens = 512;       // kept free for each request
+  std::uint32_t disaggregation_decode_extra_slots = 0;  // places beside max_running_requests
 };
 
 /// The scheduler of SGLang under its policy fcfs [R8]: prompts before everything else. While there are any
@@ -63,6 +73,8 @@ class SglangScheduler : public Scheduler {
     std::uint32_t fill = 0;  // tokens that its prompt had when it began: more if retracted
     std::uint32_t kept = 0;  // pages of it that are in the tree and locked
     bool began = false;
+    std::uint32_t sent = 0;            // tokens of its prompt that went to the other engine
+    bool read = false;                 // all of them have come from there
     RadixNode node = 0;                // where those end
     std::vector<std::uint64_t> pages;  // its text, as far as it was needed
     std::vector<std::uint64_t> text;   // of the trace's blocks
@@ -70,12 +82,13 @@ class SglangScheduler : public Scheduler {
   };
 
   /// Throws UserError where a step has room for no page.
-  explicit SglangScheduler(const SglangKnobs& knobs);
+  explicit SglangScheduler(const SglangKnobs& knobs, PairRole role = PairRole::none);
 
   /// Refused, as the engine does, where the prompt is longer than context_length or the pool less 6 tokens;
   /// and where it would wait for ever, as its rest, its answer and a page are more than the pool. Its answer
   /// is cut to what fits.
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
+  bool takes(const TraceRequest& request) const override { return answer_of(request).has_value(); }
   void forget(Id id) override;
   std::size_t depth() const override { return knobs_.disable_overlap_schedule ? 1 : 2; }
   std::size_t decided() const override { return steps_.size(); }
@@ -85,10 +98,21 @@ class SglangScheduler : public Scheduler {
   std::uint64_t steps_alike() const override;
   Ended finish_steps(std::uint64_t steps = 1) override;
   const Request& request(Id id) const override { return requests_[id]; }
-  std::size_t running() const override { return live_ - waiting_.size(); }
-  std::size_t waiting() const override { return waiting_.size(); }
+  std::size_t running() const override { return live_ - waiting(); }
+  std::size_t waiting() const override {
+    return waiting_.size() + asks_.size() + comes_.size() + lost_.size() + handshakes_.size();
+  }
   std::uint64_t preemptions() const override { return retractions_; }
   double kv_held() const override;
+
+  void take_reads(std::vector<Read>& out) override;
+  void has_read(Id id) override;
+  void was_read(std::uint64_t number, bool at_once) override;
+  bool waits_for_transfers() const override { return role_ != PairRole::none && live_ + kept_.size() > 0; }
+  bool sends_prompts() const override { return role_ == PairRole::prefills; }
+  void has_room(std::uint64_t number) override;
+  void take_sent(std::vector<Sent>& out) override;
+  void take_firsts(std::vector<Id>& out) override;
 
   /// Pages that nobody uses, those of texts that can be lost among them.
   std::uint64_t available_pages() const { return free_ + tree_.evictable(); }
@@ -108,10 +132,11 @@ class SglangScheduler : public Scheduler {
   double first_ratio() const;
   std::uint32_t pages_of(std::uint64_t tokens) const;
   std::uint32_t clipped(std::uint32_t tokens) const;
-  void extend_text(Id id, std::size_t pages);
+  std::optional<std::uint32_t> answer_of(const TraceRequest& request) const;
+  void extend_text(Request& r, std::size_t pages);
   void evict_for(std::uint64_t tokens);
   void keep_prompt(Id id, std::uint32_t tokens);
-  void leave(Id id);
+  void leave(Request& r);
   void merge_last();
   double room(const Budget& b) const;
   void charge(Budget& b, std::uint32_t tokens, std::uint32_t answer) const;
@@ -127,7 +152,23 @@ class SglangScheduler : public Scheduler {
   void release_retracted(Id id, std::size_t others);
   void more_alike(std::uint32_t steps);
 
+  // Of pairs, sglang_pair.cpp. Of who prefills:
+  void notice();
+  void release_read();
+  void send(const DecidedStep& step);
+  void keep(Id id);
+  // Of who decodes:
+  bool schedule_answers();
+  std::size_t places() const;
+  std::int64_t reserved() const;
+  void take_pages(Id id, std::uint32_t tokens);
+  void resume_lost();
+  void give_room();
+  void look_for_read();
+  void begin_read();
+
   SglangKnobs knobs_;
+  const PairRole role_;
   RadixTree tree_;
   std::uint64_t free_;  // pages
   RequestSlots<Request> requests_;
@@ -145,6 +186,26 @@ class SglangScheduler : public Scheduler {
   std::uint32_t text_block_ = kTraceBlock;
   std::uint64_t retractions_ = 0, added_ = 0;
   std::size_t live_ = 0;
+
+  // [R14] Requests hold so many places of the request pool, of who prefills until they were read.
+  std::size_t slots_ = 0;
+  // Of who prefills: who waits for room by number, who has it, those that were computed and not read, and
+  // their numbers when they were; what steps have computed.
+  std::unordered_map<std::uint64_t, Id> handshakes_;
+  std::set<std::pair<std::uint64_t, Id>> roomed_;
+  std::unordered_map<std::uint64_t, std::pair<Request, std::uint64_t>> kept_;  // and which of them it is
+  std::vector<std::uint64_t> told_;
+  std::vector<Sent> sent_;
+  std::uint64_t kept_order_ = 0;
+  std::size_t buffers_ = 0;  // of metadata, in use
+  // Of who decodes: who asks for room (and, in waiting_, whose cache is here), whose cache comes, and who
+  // lost it, in order; who has room, or the first token, since these were last asked for.
+  std::deque<Id> asks_, lost_;
+  std::vector<Id> comes_, firsts_;
+  std::vector<Read> rooms_;
+  // Who is done and still counted among those that run, until a step is decided: prompt and answer.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> gone_;
+  bool changed_ = false;  // the next step may be decided otherwise, though nothing happens meanwhile
 };
 
 }  // namespace shardline

@@ -68,6 +68,12 @@ Seconds TransferLinks::earliest_of_receiver(std::size_t to) const {
   return out;
 }
 
+Seconds TransferLinks::earliest() const {
+  Seconds out{kNever};
+  for (const Flow& f : flows_) out = std::min(out, least_end(f));
+  return out;
+}
+
 void TransferLinks::go_on(Seconds now) {
   const double took = (now - now_).value;
   SL_CHECK(took >= 0, "time does not go back");

@@ -35,6 +35,7 @@ class TransferLinks {
   /// No flow of a sender, or of a receiver, ends before, whatever begins meanwhile.
   Seconds earliest_of_sender(std::size_t from) const;
   Seconds earliest_of_receiver(std::size_t to) const;
+  Seconds earliest() const;
   std::size_t count() const { return flows_.size(); }
   /// Seconds that a side's links would have been full for what they carried.
   const std::vector<double>& sent() const { return sent_; }

@@ -33,10 +33,6 @@ struct VllmKnobs {
   std::uint32_t num_gpu_blocks = 8192;  // that requests can have [without the null block]
 };
 
-/// [R12] What an engine is in a pair of pools under NixlConnector: it computes prompts and keeps their blocks
-/// until they were read, or it reads them.
-enum class PairRole : std::uint8_t { none, prefills, decodes };
-
 /// The scheduler of vLLM V1 under its policy fcfs [R4], a step at a time: first the requests that run, in the
 /// order in which they began to, then those that wait, in the order in which they came. Where blocks are out
 /// the last one that runs loses its own and waits again, first in line, to be computed anew.
@@ -101,7 +97,7 @@ class VllmScheduler : public Scheduler {
 
   void take_reads(std::vector<Read>& out) override;
   void has_read(Id id) override { told_.push_back(id); }
-  void was_read(std::uint64_t number) override { told_.push_back(number); }
+  void was_read(std::uint64_t number, bool /*at_once*/) override { told_.push_back(number); }
   bool waits_for_transfers() const override { return reading_ > 0 || !kept_blocks_.empty(); }
 
   const Request& request(Id id) const override { return requests_[id]; }

@@ -176,6 +176,11 @@ std::optional<std::string> DeploymentJobs::no_pair_of(std::size_t prefill, std::
   const Plan &from = plans_[prefill], &to = plans_[decode];
   if (const auto refusal = does_not_pair(*study_.study.engine, study_.study, from, to))
     return fmt::format("{}; {} ({})", refusal->says, refusal->text, refusal->source);
+  // Bounds of what a pool can do are of vLLM's pairs: of those that read when they have room.
+  if (!same_engine(study_.study.engine->name, "vllm"))
+    return fmt::format(
+        "the search plays pairs of vLLM alone yet, one pair of SGLang is played by serve with {}",
+        argument_name("prefill"));
   return no_pair(study_.study, from, to);
 }
 

@@ -35,7 +35,8 @@ class RequestService::Plays {
       : study_(study),
         q_(std::move(question)),
         step_(step),
-        times_(study.study, q_.plan, study.sweep().search.all_reduce) {
+        times_(q_.prefill ? half_of_pair(study.study) : study.study, q_.plan,
+               study.sweep().search.all_reduce) {
     require_play(study.study, q_.plan);
     if (!q_.trace.empty()) trace_ = size != nullptr ? *size : size_of(q_.trace, q_.requests, step);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
@@ -111,6 +112,7 @@ class RequestService::Plays {
   long long prompt() const { return trace_ ? std::llround(trace_->input) : q_.input; }
   std::uint64_t answered() const { return answered_; }
   ServiceKnobs knobs_of(const std::vector<std::string>& overrides) const {
+    if (q_.prefill) return pair_knobs(study_.study, q_.plan, PairRole::decodes, overrides, mean_);
     return service_knobs(study_.study, q_.plan, overrides, mean_);
   }
 

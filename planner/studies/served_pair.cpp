@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "planner/engines/profile.hpp"
+#include "planner/engines/prompt_step.hpp"
 #include "planner/handoff/transfer.hpp"
+#include "planner/studies/knob_text.hpp"
 #include "sim/base/argument_names.hpp"
 
 namespace shardline {
@@ -23,7 +25,52 @@ double mean_of(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
+bool of_sglang(const Case& c) { return c.engine && same_engine(c.engine->name, "sglang"); }
+
+bool says(const std::vector<std::string>& overrides, const char* name) {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [&](const std::string& text) { return knob_parts(text).name == name; });
+}
+
+// One size of pages, or blocks, on both sides, and one longest request.
+template <class Knobs>
+void agree(Knobs& mine, Knobs& other, std::uint32_t Knobs::*block, std::uint32_t Knobs::*longest,
+           const Plan& prefill, const char* name) {
+  if (mine.*block != other.*block)
+    throw UserError(fmt::format(
+        "{} {}: its KV blocks have {} tokens and those of the plan that decodes {}: a hand-off between "
+        "blocks of one size is played, see {} and {} {}",
+        argument_name("prefill"), to_string(prefill), mine.*block, other.*block,
+        argument_name("prefill-knob"), argument_name("knob"), name));
+  mine.*longest = other.*longest = std::min(mine.*longest, other.*longest);
+}
+
 }  // namespace
+
+Case half_of_pair(const Case& c) {
+  Case half = c;
+  half.disaggregated = half.disaggregated || of_sglang(c);
+  return half;
+}
+
+ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
+                        const std::vector<std::string>& overrides, long long mean_tokens) {
+  if (!of_sglang(c)) return service_knobs(c, plan, overrides, mean_tokens);
+  std::vector<std::string> all{fmt::format("page_size={}", kPromptPage)};
+  if (plan.cp > 1 && c.engine->context.one_prompt) all.emplace_back("prefill_max_requests=1");
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  ServiceKnobs out = service_knobs(half_of_pair(c), plan, all, mean_tokens);
+  if (role != PairRole::decodes) return out;
+  auto& knobs = std::get<SglangKnobs>(out.of);
+  knobs.disable_radix_cache = true;
+  // arg_groups/pd_disaggregation_hook.py: twice as many as run, of at most 32; where nobody says how many
+  // run, none.
+  constexpr std::uint32_t kFew = 32;
+  if (!says(overrides, kExtraSlots) && says(overrides, "max_running_requests") &&
+      knobs.max_running_requests <= kFew)
+    knobs.disaggregation_decode_extra_slots = 2 * knobs.max_running_requests;
+  return out;
+}
 
 // From two lengths: a hand-off's descriptors and bytes grow with its tokens.
 TransferRates handoff_rates(const Case& study, const Plan& prefill, const Plan& decode, long long prompt) {
@@ -46,10 +93,10 @@ TransferRates handoff_rates(const Case& study, const Plan& prefill, const Plan& 
 }
 
 std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode) {
-  if (!c.engine || !std::holds_alternative<VllmKnobs>(service_knobs(c, decode, {}, 2).of))
-    return "pairs of pools are played under the rules of vLLM's connector only, those of SGLang and "
-           "TensorRT-LLM are not built yet: " +
-           argument_given("engine", "vllm");
+  if (!c.engine || (!of_sglang(c) && !same_engine(c.engine->name, "vllm")))
+    return "pairs of pools are played under the rules of vLLM's connector and of SGLang's disaggregation, "
+           "those of TensorRT-LLM are not built yet: " +
+           argument_given("engine", "vllm") + " or " + argument_given("engine", "sglang");
   if (prefill.dp > 1 || decode.dp > 1)
     return "replicas of a pair with several attention groups are not played yet: a plan with DP1, and more "
            "replicas of it";
@@ -73,36 +120,44 @@ PairPools::PairPools(const Study& study, const PrefillQuestion& question, const 
   const Case& c = study.study;
   if (const auto reason = no_pair(c, question.plan, decode))
     throw UserError(fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.plan), *reason));
-  require_play(c, question.plan);
-  knobs_ = service_knobs(c, question.plan, question.knobs, mean);
-  auto& mine = std::get<VllmKnobs>(knobs_.of);
-  auto& other = std::get<VllmKnobs>(knobs.of);
-  if (mine.block_size != other.block_size)
-    throw UserError(fmt::format(
-        "{} {}: its KV blocks have {} tokens and those of the plan that decodes {}: a hand-off between "
-        "blocks of one size is played, see {} and {} block_size",
-        argument_name("prefill"), to_string(question.plan), mine.block_size, other.block_size,
-        argument_name("prefill-knob"), argument_name("knob")));
-  mine.max_model_len = other.max_model_len = std::min(mine.max_model_len, other.max_model_len);
-  decode_ = other;
+  const bool sglang = of_sglang(c);
+  require_play(c, question.plan, sglang);
+  if (sglang && question.max_local > 0)
+    throw UserError(
+        fmt::format("{}: a server of SGLang's that decodes for another computes no prompt: leave "
+                    "it out, or {}",
+                    argument_name("max-local-prefill"), argument_given("engine", "vllm")));
+  knobs_ = pair_knobs(c, question.plan, PairRole::prefills, question.knobs, mean);
+  if (sglang) {
+    agree(std::get<SglangKnobs>(knobs_.of), std::get<SglangKnobs>(knobs.of), &SglangKnobs::page_size,
+          &SglangKnobs::context_length, question.plan, "page_size");
+  } else {
+    agree(std::get<VllmKnobs>(knobs_.of), std::get<VllmKnobs>(knobs.of), &VllmKnobs::block_size,
+          &VllmKnobs::max_model_len, question.plan, "block_size");
+  }
+  decode_ = knobs;
   if (times_ != nullptr) {
     rates_ = known.rates;
     return;
   }
   rates_ = handoff_rates(c, question.plan, decode, prompt);
-  own_times_ = std::make_unique<PlanStepTimes>(c, question.plan, study.sweep().search.all_reduce);
+  own_times_ =
+      std::make_unique<PlanStepTimes>(half_of_pair(c), question.plan, study.sweep().search.all_reduce);
   times_ = own_times_.get();
+}
+
+std::unique_ptr<Scheduler> PairPools::scheduler(PairRole role) const {
+  const ServiceKnobs& knobs = role == PairRole::prefills ? knobs_ : decode_;
+  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of)) return std::make_unique<SglangScheduler>(*k, role);
+  return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of), role);
 }
 
 PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
                         std::uint64_t requests, const PlayedEngine::Answered& answered,
                         const std::function<void(std::uint64_t)>& step) const {
   PlayedPool prefill, decode;
-  for (int i = 0; i < question_.replicas; ++i)
-    prefill.schedulers.push_back(
-        std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs_.of), PairRole::prefills));
-  for (int i = 0; i < replicas; ++i)
-    decode.schedulers.push_back(std::make_unique<VllmScheduler>(decode_, PairRole::decodes));
+  for (int i = 0; i < question_.replicas; ++i) prefill.schedulers.push_back(scheduler(PairRole::prefills));
+  for (int i = 0; i < replicas; ++i) decode.schedulers.push_back(scheduler(PairRole::decodes));
   prefill.times = times_;
   decode.times = &decode_times;
   prefill.router = decode.router = router;
@@ -136,6 +191,7 @@ ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) 
   const auto reads = static_cast<double>(run.transfer.count());
   out.tokens_read = reads > 0 ? static_cast<double>(run.tokens_read) / reads : 0;
   out.given_up = run.given_up;
+  out.sends = std::holds_alternative<SglangKnobs>(decode_.of);
   out.local_prefills = run.local_prefills;
   return out;
 }

@@ -37,9 +37,19 @@ struct ServedPair {
   PairPart prompt, room, transfer, begin;    // [R12], one behind the other
   double tokens_read = 0;                    // of a request that is handed over, mean
   std::uint64_t local_prefills = 0;          // prompts that were not
-  std::uint64_t given_up = 0;                // kept longer than vLLM keeps blocks
+  std::uint64_t given_up = 0;                // waited, or kept blocks, longer than the engine does
+  bool sends = false;                        // [R14] prompts go as they are computed, room comes first
   std::uint64_t preemptions = 0;             // of prompts
 };
+
+/// The case of a server of a pair: what it computes and keeps where it does only one of both.
+Case half_of_pair(const Case& c);
+
+/// The knobs of such a server, service_knobs() of the case of one: under SGLang pages as its launch files say
+/// them for both, a prompt a step where ranks share it, and a server that decodes has the places beside those
+/// that run that the engine gives it.
+ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
+                        const std::vector<std::string>& overrides, long long mean_tokens);
 
 /// Why the plans cannot be played as a pair; nothing where they can.
 std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode);
@@ -71,8 +81,9 @@ class PairPools {
 
  private:
   const PrefillQuestion question_;
-  ServiceKnobs knobs_;
-  VllmKnobs decode_;
+  std::unique_ptr<Scheduler> scheduler(PairRole role) const;
+
+  ServiceKnobs knobs_, decode_;
   TransferRates rates_;
   std::unique_ptr<PlanStepTimes> own_times_;  // where none are known
   const StepTimes* times_;

@@ -65,6 +65,8 @@ const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/
       {.name = "retract_decode_steps", .number = &K::retract_decode_steps, .may_be_none = true},
       {.name = "disable_overlap_schedule", .flag = &K::disable_overlap_schedule},
       {.name = "enable_mixed_chunk", .flag = &K::enable_mixed_chunk},
+      {.name = kReservedTokens, .number = &K::num_reserved_decode_tokens, .may_be_none = true},
+      {.name = kExtraSlots, .number = &K::disaggregation_decode_extra_slots, .may_be_none = true},
       {.name = "disable_radix_cache", .flag = &K::disable_radix_cache},
   };
   return known;
@@ -249,7 +251,7 @@ std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
 
 }  // namespace
 
-std::optional<std::string> no_play(const Case& c, const Plan& plan) {
+std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts) {
   if (!c.engine)
     return "bare kernels have no scheduler: name an engine that has, as " + argument_given("engine", "vllm");
   if (!same_engine(c.engine->name, "vllm") && !same_engine(c.engine->name, "sglang") &&
@@ -266,7 +268,7 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
   if (plan.in_flight > 1)
     return fmt::format("its {} microbatches are as many steps on their way at once, which is not played yet",
                        plan.in_flight);
-  if (!serves_prompts(c, plan.strategy)) return "it needs a pool of its own for prompts";
+  if (!prompts && !serves_prompts(c, plan.strategy)) return "it needs a pool of its own for prompts";
   for (const Attention& a : c.model.attentions) {
     if (a.compression)
       return "its layers keep rows of several tokens in pools of their own, which are not played yet";
@@ -276,8 +278,8 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan) {
   return several_caches(c);
 }
 
-void require_play(const Case& c, const Plan& plan) {
-  const auto reason = no_play(c, plan);
+void require_play(const Case& c, const Plan& plan, bool prompts) {
+  const auto reason = no_play(c, plan, prompts);
   if (!reason) return;
   const std::string text =
       fmt::format("{} cannot be served request by request: {}", to_string(plan), *reason);

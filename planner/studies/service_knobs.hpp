@@ -34,11 +34,12 @@ struct ServiceKnobs {
 /// A scheduler with an empty cache. Throws UserError where the engine would not start.
 std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs);
 
-/// Why requests cannot be played one by one on a plan; nothing where they can.
-std::optional<std::string> no_play(const Case& c, const Plan& plan);
+/// Why requests cannot be played one by one on a plan; nothing where they can. `prompts`: it has them alone,
+/// in a pool of their own.
+std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts = false);
 
 /// Throws UserError with that reason, and a plan of as many GPUs that can where its attention groups cannot.
-void require_play(const Case& c, const Plan& plan);
+void require_play(const Case& c, const Plan& plan, bool prompts = false);
 
 /// The attention groups of a server of the plan, each with a scheduler, and how its engine deals requests to
 /// them.

@@ -11,6 +11,7 @@
 
 #include "planner/requests/pair.hpp"
 #include "planner/requests/play_requests.hpp"
+#include "planner/requests/sglang_scheduler.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/plan_steps.hpp"
@@ -173,6 +174,18 @@ BENCHMARK(BM_LongAnswers)->Arg(8)->Arg(64)->Arg(512)->Unit(benchmark::kMilliseco
 
 // [R12] The conversation through so many replicas of two pools, half of which prefill, at their number times
 // its own rate; caches in 20 ms and 1 us a token. Prefix caches on, and linear times of steps.
+// Of vLLM's engines, or of SGLang's with as many tokens of KV.
+std::unique_ptr<Scheduler> half_of(PairRole role, bool sglang) {
+  const VllmKnobs& vllm = server().knobs;
+  if (!sglang) return std::make_unique<VllmScheduler>(vllm, role);
+  SglangKnobs k;
+  k.page_size = 64;
+  k.max_total_tokens = vllm.num_gpu_blocks * vllm.block_size / k.page_size * k.page_size;
+  k.context_length = vllm.max_model_len;
+  k.chunked_prefill_size = vllm.max_num_batched_tokens;
+  return std::make_unique<SglangScheduler>(k, role);
+}
+
 void BM_Pairs(benchmark::State& state) {
   const std::vector<TraceRequest>& requests = conversation();
   if (requests.empty()) {
@@ -180,14 +193,15 @@ void BM_Pairs(benchmark::State& state) {
     return;
   }
   const auto replicas = static_cast<std::size_t>(state.range(0));
+  const bool sglang = state.range(1) != 0;
   const auto count = static_cast<double>(requests.size());
   std::string label;
   Goal goal = Goal::rate(state, 10e6 / 60, count);
   for (auto _ : state) {
     PlayedPool prefill, decode;
     for (std::size_t i = 0; i < replicas / 2; ++i) {
-      prefill.schedulers.push_back(std::make_unique<VllmScheduler>(server().knobs, PairRole::prefills));
-      decode.schedulers.push_back(std::make_unique<VllmScheduler>(server().knobs, PairRole::decodes));
+      prefill.schedulers.push_back(half_of(PairRole::prefills, sglang));
+      decode.schedulers.push_back(half_of(PairRole::decodes, sglang));
     }
     prefill.times = decode.times = &linear_times();
     std::size_t next = 0, sent = 0;
@@ -217,7 +231,10 @@ void BM_Pairs(benchmark::State& state) {
   state.counters["requests"] =
       benchmark::Counter(count * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
-BENCHMARK(BM_Pairs)->Arg(2)->Arg(8)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Pairs)
+    ->ArgNames({"replicas", "sglang"})
+    ->ArgsProduct({{2, 8}, {0, 1}})
+    ->Unit(benchmark::kMillisecond);
 
 // Made-up requests as they come, so many millions; what they add to the memory of the process.
 void BM_ManyRequests(benchmark::State& state) {

@@ -52,7 +52,7 @@ class BlockwiseVllm : public Scheduler {
     reads_.clear();
   }
   void has_read(Id id) override { told_.push_back(id); }
-  void was_read(std::uint64_t number) override { told_.push_back(number); }
+  void was_read(std::uint64_t number, bool /*at_once*/) override { told_.push_back(number); }
   bool waits_for_transfers() const override { return reading_ > 0 || !kept_blocks_.empty(); }
 
   const Request& request(Id id) const override { return requests_[id]; }

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "planner/requests/transfer_links.hpp"
 #include "tests/planner/requests/blockwise_vllm.hpp"
+#include "tests/planner/requests/plain_links.hpp"
 
 namespace shardline {
 
@@ -23,7 +23,7 @@ class PlainPair {
   PlainPair(const VllmKnobs& prefill, const VllmKnobs& decode, const TransferRates& links,
             std::size_t senders, std::size_t receivers, Seconds path, const StepTimes& times,
             std::int64_t max_local_prefill)
-      : links_(links),
+      : links_(links, senders, senders + receivers),
         senders_(senders),
         path_(path.value),
         max_local_prefill_(max_local_prefill),
@@ -67,12 +67,6 @@ class PlainPair {
     double at;
     std::size_t engine, request;
   };
-  struct Flow {
-    double begins, left, rate;
-    std::size_t from, to, request;
-    Scheduler::Id reader;
-    std::uint64_t number;  // where it was prefilled
-  };
 
   double next() const {
     double t = kNever;
@@ -80,8 +74,7 @@ class PlainPair {
     for (const Coming& c : comes_) t = std::min(t, c.at);
     for (const Engine& e : engines_)
       if (e.busy) t = std::min(t, e.end);
-    for (const Flow& f : flows_) t = std::min(t, f.begins > now_ ? f.begins : now_ + f.left / f.rate);
-    return t;
+    return std::min(t, links_.next());
   }
 
   std::size_t to_decode() { return senders_ + to_decode_++ % (engines_.size() - senders_); }
@@ -93,58 +86,11 @@ class PlainPair {
     ++sent_;
   }
 
-  // Water rises in all flows until a link, or their own speed, stops them.
-  void share() {
-    std::vector<char> stopped(flows_.size());
-    for (std::size_t i = 0; i < flows_.size(); ++i) {
-      flows_[i].rate = 0;
-      stopped[i] = flows_[i].begins > now_ ? 1 : 0;
-    }
-    while (std::count(stopped.begin(), stopped.end(), 0) > 0) {
-      double rise = 1;
-      std::vector<double> room(engines_.size()), open(engines_.size());
-      for (std::size_t e = 0; e < engines_.size(); ++e)
-        room[e] = e < senders_ ? links_.senders : links_.receivers;
-      for (std::size_t i = 0; i < flows_.size(); ++i) {
-        for (const std::size_t e : {flows_[i].from, flows_[i].to}) {
-          room[e] -= flows_[i].rate;
-          open[e] += stopped[i] == 0 ? 1 : 0;
-        }
-      }
-      for (std::size_t i = 0; i < flows_.size(); ++i) {
-        if (stopped[i] != 0) continue;
-        rise = std::min({rise, 1 - flows_[i].rate, room[flows_[i].from] / open[flows_[i].from],
-                         room[flows_[i].to] / open[flows_[i].to]});
-      }
-      const auto full = [&](std::size_t i) {
-        return 1 - flows_[i].rate <= rise + 1e-12 ||
-               room[flows_[i].from] / open[flows_[i].from] <= rise + 1e-12 ||
-               room[flows_[i].to] / open[flows_[i].to] <= rise + 1e-12;
-      };
-      std::vector<std::size_t> stop;
-      for (std::size_t i = 0; i < flows_.size(); ++i)
-        if (stopped[i] == 0 && full(i)) stop.push_back(i);
-      for (std::size_t i = 0; i < flows_.size(); ++i)
-        if (stopped[i] == 0) flows_[i].rate += rise;
-      for (const std::size_t i : stop) stopped[i] = 1;
-    }
-  }
-
   void flow(double t) {
-    std::vector<Flow> still;
-    for (Flow& f : flows_) {
-      const bool ends = f.begins <= now_ && now_ + f.left / f.rate <= t;
-      if (f.begins <= now_) f.left -= f.rate * (t - now_);
-      if (!ends) {
-        still.push_back(f);
-        continue;
-      }
+    for (const PlainFlow& f : links_.go_on(t)) {
       engines_[f.to].s->has_read(f.reader);
-      engines_[f.from].s->was_read(f.number);
+      engines_[f.from].s->was_read(f.number, false);
     }
-    flows_ = still;
-    now_ = t;
-    share();
   }
 
   void arrive(double t) {
@@ -183,11 +129,10 @@ class PlainPair {
         from = p;
         number = static_cast<std::size_t>(it - of.begin());
       }
-      flows_.push_back(
-          {t + links_.fixed.value, links_.token.value * r.tokens, 0, from, e, request, r.id, number});
+      links_.begin(t, r.tokens, {0, 0, 0, from, e, request, r.id, number});
     }
-    most_flows_ = std::max(most_flows_, flows_.size());
-    if (!reads.empty()) share();
+    most_flows_ = std::max(most_flows_, links_.flows.size());
+    if (!reads.empty()) links_.share();
   }
 
   void end_step(std::size_t e, double t) {
@@ -209,7 +154,7 @@ class PlainPair {
     }
   }
 
-  const TransferRates links_;
+  PlainLinks links_;
   const std::size_t senders_;
   const double path_;
   const std::int64_t max_local_prefill_;
@@ -217,10 +162,8 @@ class PlainPair {
   std::vector<TraceRequest> requests_;
   std::vector<Engine> engines_;
   std::vector<Coming> comes_;
-  std::vector<Flow> flows_;
   std::vector<PlainAnswer> answers_;
   std::size_t sent_ = 0, to_prefill_ = 0, to_decode_ = 0, most_flows_ = 0;
-  double now_ = 0;
 };
 
 }  // namespace shardline
