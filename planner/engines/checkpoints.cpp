@@ -86,15 +86,18 @@ std::string not_read(const std::string& repository) {
   return fmt::format("{}{} not read", kTypesOf, repository);
 }
 
-// "owner/name".
+// "owner/name". Neither begins with a dash or a dot ("-o/x" would be an option where servers are started):
+// the hub refuses such (huggingface_hub, validate_repo_id).
 bool in_form_of_repository(const std::string& name) {
-  constexpr std::string_view kSigns = "-_.";
+  constexpr std::string_view kSigns = "-_.", kNotFirst = "-.";
   const auto slash = name.find('/');
   const auto fine = [&](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || kSigns.find(c) != std::string_view::npos ||
            c == '/';
   };
-  return slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
+  return slash != std::string::npos && slash > 0 && slash + 1 < name.size() &&
+         kNotFirst.find(name.front()) == kNotFirst.npos &&
+         kNotFirst.find(name[slash + 1]) == kNotFirst.npos &&
          name.find('/', slash + 1) == std::string::npos && std::all_of(name.begin(), name.end(), fine);
 }
 

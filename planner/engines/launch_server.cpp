@@ -83,7 +83,7 @@ std::string refusal(const Server& s) {
 namespace {
 
 std::string assignment(const Variable& v) {
-  if (!v.required.empty()) return fmt::format("{}=${{{}:?{}}}\n", v.name, v.name, v.required);
+  if (!v.required.empty()) return fmt::format("{}=${{{}:?{}}}\n", v.name, v.name, shell_message(v.required));
   return fmt::format("{}=${{{}:-{}}}\n", v.name, v.name, v.value);
 }
 

@@ -16,4 +16,14 @@ std::string shell_word(std::string_view text) {
   return out + "'";
 }
 
+std::string shell_message(std::string_view text) {
+  constexpr std::string_view kRead = "$`\\\"'}<>~";
+  std::string out;
+  for (const char c : text) {
+    if (kRead.find(c) != kRead.npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 }  // namespace shardline

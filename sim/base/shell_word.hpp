@@ -9,4 +9,8 @@ namespace shardline {
 /// As one word: quoted where a shell would read more in it than its characters.
 std::string shell_word(std::string_view text);
 
+/// As the message of "${NAME:?message}", of which a shell would run what stands in $() or
+/// <(), and take quotes away.
+std::string shell_message(std::string_view text);
+
 }  // namespace shardline

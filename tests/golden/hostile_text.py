@@ -73,7 +73,7 @@ def write(name, text):
 
 
 # Several at once: a run of every command for each.
-TOGETHER = ["\x1b[31mX\x9bb\x7f", "a\u202eb\u2028c\ufeff", "a\r\nb\x00c", "$(touch ran)`touch ran`;touch ran", '<script>alert(1)</script>"\'', "../x", "=1+1"]
+TOGETHER = ["\x1b[31mX\x9bb\x7f", "a\u202eb\u2028c\ufeff", "a\r\nb\x00c", "$(touch ran)`touch ran`;touch ran<(touch ran)", '<script>alert(1)</script>"\'', "q'}\"", "../x", "=1+1"]
 PLACE = "name: x\nsummary: y\nsystem: ./h.yaml\nmodels: [./m.yaml]\n"
 DECODE = "phase: decode\ncontext: 8Ki tokens\nstrategies: [tensor]\ngpus: [8]\nbatch: [1, 2]\n"
 PREFILL = "phase: prefill\nrequests: [{new: 8Ki tokens}]\nstrategies: [tensor]\ngpus: [8]\nbatch: 1\n"
@@ -81,12 +81,14 @@ TALK = "conversation: {cp: 2, tpa: 4, turns: [{new: 1Ki tokens, output: 10 token
 RINGS = ("thresholds:\n  cp: [2]\n  tpa: 4\n  new_tokens: {from: 128 tokens, to: 1Ki tokens}\n  longest: 4Ki tokens\n"
          "  new_tokens_per_octave: 1\n  miss_rate_per_octave: 1\n  test_points: 10\n")
 PARTS = "partition: {contexts: [4Ki tokens], processes: [2], granularity: 512 tokens, spacing: 4Ki tokens}\n"
+SERVED = "engine: vllm\nworkload: {input: 8Ki tokens, output: 256 tokens}\nstrategies: [tensor]\ngpus: [1, 2, 4]\nbatch: [1, 4]\n"
 PLAN = "tensor:tpa=8,tpf=8,batch=1"
 # Every command that reads a file of a user's, with that file.
 WITH_FILES = [
     (DECODE, ["sweep", "s.yaml", "--all", "-o", "out"]), (PREFILL, ["sweep", "s.yaml", "-o", "out"]),
     (DECODE, ["simulate", "s.yaml", "--plan", PLAN, "-o", "out"]), (DECODE, ["explain", "s.yaml", "--plan", PLAN]),
     (DECODE, ["compare", "s.yaml", "--plan", PLAN, "--plan", "tensor:tpa=4,tpf=4,batch=1"]),
+    (SERVED, ["sweep", "s.yaml", "-o", "out"]), (DECODE, ["simulate", "s.yaml", "--plan", PLAN, "--engine", "sglang", "-o", "out"]),
     (TALK, ["conversation", "s.yaml", "-o", "out"]), (RINGS, ["thresholds", "s.yaml", "-o", "out"]),
     (PARTS, ["partition", "s.yaml", "-o", "out"]),
     (DECODE, ["plan", "./m.yaml", "--system", "./h.yaml", "--input", "8K", "--output", "1K", "--ttl", "50 ms", "--save", "saved.yaml"]),
@@ -106,9 +108,23 @@ WRITTEN = ("saved.yaml", "fitted.yaml", "rows.csv", "accuracy.md")
 MADE = ("m.yaml", "h.yaml", "t.csv", "u.csv", "p.csv", "l.csv", "tables", "s.yaml", "x")
 
 
+def check_scripts(case, faults):
+    """Scripts that start servers, without a model and without an engine: what they say of it is not run."""
+    found = 0
+    for folder, _, files in os.walk("out"):
+        for script in (os.path.join(folder, f) for f in files if f.endswith(".sh")):
+            found += 1
+            ran = subprocess.run(["bash", script], env={"PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL, capture_output=True,
+                                 timeout=60, check=False)
+            if ran.returncode == 0 or b"MODEL: a checkpoint of " not in ran.stderr and b": the address of" not in ran.stderr \
+                    and b": a source tree of" not in ran.stderr:
+                faults.append(f"{case}: {script} ends with {ran.returncode}: {ran.stderr[:200]!r}")
+    return found
+
+
 def check_files(faults):
     """Every command over files that say the texts. Returns how many runs there were, and answers."""
-    runs, fine = 0, 0
+    runs, fine, scripts = 0, 0, 0
     for text in TOGETHER:
         named_files(text)
         os.makedirs("tables", exist_ok=True)
@@ -130,10 +146,13 @@ def check_files(faults):
                     faults.append(f"{case}: {raw(data)} in {name}")
                 if name.endswith(".html") and b"<script>alert(1)" in data:
                     faults.append(f"{case}: a script of others in {name}")
+            scripts += check_scripts(case, faults)
             subprocess.run(["rm", "-rf", "out", *WRITTEN], check=True)
             if os.path.exists("ran"):
                 faults.append(f"{case}: its command ran")
                 os.remove("ran")
+    if scripts < 20:
+        faults.append(f"{scripts} scripts")
     return runs, fine
 
 

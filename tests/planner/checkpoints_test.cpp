@@ -215,5 +215,17 @@ TEST(Checkpoints, P20FilesOfTheUsersAreOfNoRepository) {
   EXPECT_THAT(types_not_read(c), IsEmpty());
 }
 
+// Where a server is started, a name that begins with a dash is an option.
+TEST(Checkpoints, P20ARepositoryBeginsWithNoDash) {
+  Case c = by_default("llama-3.1-8b");
+  c.model.name = "mine";
+  for (const char* const repository : {"-o/x", "x/-o", ".x/y", "x/.y", "$(x)/y"}) {
+    c.model.source = std::string("Hugging Face ") + repository + " config.json";
+    EXPECT_THAT(checkpoint_of(c), IsEmpty()) << repository;
+  }
+  c.model.source = "Hugging Face x-1/y.2_z config.json";
+  EXPECT_EQ(checkpoint_of(c), "x-1/y.2_z");
+}
+
 }  // namespace
 }  // namespace shardline
