@@ -202,6 +202,20 @@ std::string pair_text(const ServedPair& p) {
   return out;
 }
 
+// What is played of the hand-off: [R14] the engine's rules, which its options and launch files set.
+std::string sends_line(const ServiceKnobs& decode, const ServiceKnobs& prefill) {
+  const auto &to = std::get<SglangKnobs>(decode.of), &from = std::get<SglangKnobs>(prefill.of);
+  return fmt::format(
+      "hand-offs as SGLang's servers send them: a prompt begins when it has room where it is answered, "
+      "beside "
+      "{} tokens for each request there, on {} places beside those that run; pages go when the step that "
+      "computed them has ended{}",
+      to.num_reserved_decode_tokens, to.disaggregation_decode_extra_slots,
+      from.prefill_max_requests > 0
+          ? fmt::format("; of prompts at most {} in a step", from.prefill_max_requests)
+          : "");
+}
+
 // Which replicas die, and what becomes of their requests.
 std::string failures_text(const ServiceAnswer& a) {
   std::vector<std::string> each;
@@ -243,6 +257,8 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
                             q.prefill->gpus() + q.plan.gpus() * q.replicas)) +
            line("its engine: " + engine_line(study, *a.prefill_knobs));
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
+  if (q.prefill && std::holds_alternative<SglangKnobs>(a.knobs.of))
+    out += line(sends_line(a.knobs, *a.prefill_knobs));
   if (!q.failures.empty()) out += line(failures_text(a));
   if (plan.dp > 1) out += line(groups_line(a.knobs, plan));
   const Case& c = study.study;
