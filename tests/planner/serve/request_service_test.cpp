@@ -245,6 +245,48 @@ TEST(RequestService, BlocksAreThoseThatFit) {
   EXPECT_NEAR(held / most, 1, 0.01);
 }
 
+// [R14] With nobody beside it a prompt has room at once, is computed chunk by chunk, goes part by part, and
+// its first token comes with the last of them.
+TEST(RequestService, R14APairOfSglangAtZeroLoad) {
+  const Study study = study_of_line("sglang");
+  ServiceQuestion q = question(study);
+  q.rate = 1e-3;
+  q.requests = 30;
+  q.prefill = PrefillQuestion{q.plan, 1, {"chunked_prefill_size=1024"}, 0};
+  const ServiceAnswer a = answer(study, q);
+  const Case half = half_of_pair(study.study);
+  const PlanStepTimes times(half, q.plan, study.sweep().search.all_reduce);
+  const TransferRates rates = handoff_rates(study.study, q.plan, q.plan, 2048);
+  const Seconds part = rates.fixed + rates.token * 1024.0;
+  const Seconds one = times.lowered(prefill_batch({{0, 1024}}));
+  const Seconds two = times.lowered(prefill_batch({{1024, 1024}}));
+  ASSERT_LT(part, two) << "so that the first part is there before the second is computed";
+  const double path = study.study.engine->host.path.value;
+  EXPECT_NEAR(of(a, Latency::ttft).quantiles[0], path + (one + two + part).value, 1e-9);
+  ASSERT_TRUE(a.load.pair);
+  EXPECT_NEAR(a.load.pair->room.mean, path, 1e-9);
+  EXPECT_NEAR(a.load.pair->prompt.mean, (one + two).value, 1e-9);
+  EXPECT_NEAR(a.load.pair->transfer.mean, part.value, 1e-9);
+  EXPECT_NEAR(a.load.pair->begin.mean, 0, 1e-12);
+  EXPECT_EQ(a.load.pair->tokens_read, 2048);
+  EXPECT_EQ(a.knobs.block(), 64U);
+  EXPECT_FALSE(a.knobs.finds());
+  EXPECT_TRUE(a.prefill_knobs->finds());
+}
+
+// Places beside those that run: twice as many where somebody says that few do.
+TEST(RequestService, R14PlacesOfAServerThatDecodes) {
+  const Study study = study_of_line("sglang");
+  const auto places = [&](const std::vector<std::string>& overrides) {
+    const ServiceKnobs k = pair_knobs(study.study, question(study).plan, PairRole::decodes, overrides, 2304);
+    return std::get<SglangKnobs>(k.of).disaggregation_decode_extra_slots;
+  };
+  EXPECT_EQ(places({}), 0U);
+  EXPECT_EQ(places({"max_running_requests=32"}), 64U);
+  EXPECT_EQ(places({"max_running_requests=33"}), 0U);
+  EXPECT_EQ(places({"max_running_requests=32", "disaggregation_decode_extra_slots=5"}), 5U);
+}
+
 TEST(RequestService, RefusesByName) {
   const Study vllm = study_of_line(), other = study_of_line("sglang"), bare = study_of_line("ideal");
   const Plan tensor = possible_plan(vllm, "tensor:tpa=2,tpf=2");
