@@ -114,8 +114,10 @@ void PairPlay::send() {
     return;
   }
   double waiting = 0;
-  for (const PairPool* p : {&prefill_, &decode_})
+  for (const PairPool* p : {&prefill_, &decode_}) {
+    if (sends_ && p == &prefill_) continue;  // who waits there waits in the other pool, too
     for (const auto& e : p->engines) waiting += static_cast<double>(e->waiting());
+  }
   waits_.emplace_back(w.arrival.time, waiting);
   w.request.arrival = w.arrival.time + load_.path;
   out_.last_sent = w.arrival.time;

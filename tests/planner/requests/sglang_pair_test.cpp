@@ -265,6 +265,17 @@ TEST(SglangPair, R14OnePromptAStepUnderContextParallelism) {
       << "both at once on full links";
 }
 
+// A request is in both pools and waits once: of 40 that come at once all before each one.
+TEST(SglangPair, R14WhoWaitsIsCountedOnce) {
+  SglangPairCase c = small_case();
+  for (int i = 0; i < 40; ++i) c.requests.push_back({Seconds(1e-6 * i), 100, 3, {}});
+  c.path = Seconds(1e-7);
+  const PlayedSglangPair a = played(c);
+  ASSERT_EQ(a.run.waiting.size(), ClusterRun::kParts);
+  for (std::size_t part = 0; part < a.run.waiting.size(); ++part)
+    EXPECT_NEAR(a.run.waiting[part], 2 * static_cast<double>(part) + 0.5, 1e-12) << part;
+}
+
 // Who is refused by one server is answered by neither, and counted once.
 TEST(SglangPair, R14RefusedByOneIsRefused) {
   for (const bool prefill : {false, true}) {
