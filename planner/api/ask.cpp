@@ -303,10 +303,16 @@ PartitionResult partition(const PartitionQuestion& question, const RunOptions& o
       ask_partitions(study, question);
       const PartitionGrid& grid = study.partition();
       const EvaluatorFactory events = until_cancelled(simulated_chains(study.study, grid.tpa), o);
+      const std::uint64_t lengths = partition_lengths(grid);  // of a chain, before rows are added
+      std::uint64_t before = 0;
       std::vector<ChainPartitions> chains;
       for (const int ranks : grid.processes) {
-        watch(o)(chains.size(), grid.processes.size());
-        const PartitionStudy found = study_partitions(study.study, grid, ranks, o.threads, events);
+        const std::uint64_t after = (grid.processes.size() - chains.size() - 1) * lengths;
+        const PartitionStudy found = study_partitions(study.study, grid, ranks, o.threads, events,
+                                                      [&](std::uint64_t done, std::uint64_t total) {
+                                                        watch(o)(before + done, before + total + after);
+                                                      });
+        before += found.cells.size();
         chains.push_back(chain_partitions(found, errors_of_partitions(study, found)));
       }
       out.models.push_back(model_partitions(study, std::move(chains)));

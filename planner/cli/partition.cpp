@@ -234,11 +234,16 @@ api::ModelPartitions answer(const Study& study, const PartitionOptions& o, const
   std::vector<PartitionStudy> all;
   std::vector<ErrorsByContext> errors;
   std::vector<api::ChainPartitions> chains;
-  Progress progress(study.study.model.name, Progress::terminal());
   for (const int ranks : grid.processes) {
     if (interrupted()) throw Cancelled{};
-    progress.show(all.size(), grid.processes.size());
-    all.push_back(study_partitions(study.study, grid, ranks, o.threads, events));
+    {
+      // Of each number of ranks anew: a length on twice the ranks takes about seven times as long.
+      Progress progress(fmt::format("{}, {} ranks", study.study.model.name, ranks), Progress::terminal(),
+                        "lengths");
+      all.push_back(study_partitions(
+          study.study, grid, ranks, o.threads, events,
+          [&progress](std::uint64_t done, std::uint64_t total) { progress.show(done, total); }));
+    }
     errors.push_back(errors_of_partitions(study, all.back()));
     print(study, all.back(), errors.back());
     chains.push_back(api::chain_partitions(all.back(), errors.back()));

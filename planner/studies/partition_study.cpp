@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 
 #include "sim/base/error.hpp"
 #include "sim/base/parallel.hpp"
@@ -62,6 +63,22 @@ bool add_rows(const PartitionGrid& grid, double max_loss, Cells& cells) {
   return added;
 }
 
+// Counts lengths that are searched, and tells of them by one thread at a time.
+class Teller {
+ public:
+  explicit Teller(const std::function<void(std::uint64_t, std::uint64_t)>& progress) : progress_(progress) {}
+  void one_more_of(std::uint64_t total) {
+    if (!progress_) return;
+    const std::lock_guard lock(mutex_);
+    progress_(++done_, total);
+  }
+
+ private:
+  const std::function<void(std::uint64_t, std::uint64_t)>& progress_;
+  std::mutex mutex_;
+  std::uint64_t done_ = 0;
+};
+
 }  // namespace
 
 PartitionStudy::Loss PartitionStudy::loss() const {
@@ -88,8 +105,11 @@ void require_room(const PartitionGrid& grid, int ranks) {
                                 grid.contexts.front(), ranks, grid.granularity));
 }
 
+std::size_t partition_lengths(const PartitionGrid& grid) { return first_cells(grid).size(); }
+
 PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ranks, int threads,
-                                const EvaluatorFactory& exact) {
+                                const EvaluatorFactory& exact,
+                                const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   SL_CHECK(!grid.contexts.empty() && grid.spacing > 0 && grid.granularity > 0,
            "a partition grid has contexts");
   require_room(grid, ranks);
@@ -118,6 +138,7 @@ PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ra
   };
   PartitionStudy out{PartitionTable(ranks), {}};
   Cells cells = first_cells(grid);
+  Teller tell(progress);
   do {
     std::vector<PartitionCell*> fresh, all;
     for (auto& [context, cell] : cells) {
@@ -126,7 +147,10 @@ PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ra
       cell.context = context;
       fresh.push_back(&cell);
     }
-    parallel_for(0, fresh.size(), count, [&](std::size_t i, std::size_t slot) { search(*fresh[i], slot); });
+    parallel_for(0, fresh.size(), count, [&](std::size_t i, std::size_t slot) {
+      search(*fresh[i], slot);
+      tell.one_more_of(cells.size());
+    });
     out.table = PartitionTable(ranks);
     for (const PartitionCell* cell : all)
       if (cell->in_table) out.table.add(cell->context, cell->searched.best.tokens);

@@ -1,6 +1,8 @@
 // Partitions of a scenario's contexts, the lookup table between them, and what its interpolation costs.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "planner/scenario/scenario.hpp"
@@ -46,9 +48,12 @@ long long least_spacing(const PartitionGrid& grid);
 
 /// The table has a row every grid.spacing tokens from the first to the last context, and is judged at the
 /// quarters between any two rows; with grid.max_loss, rows are added halfway between two that lose more, down
-/// to the granularity. Results do not depend on the threads (0: all cores). Needs
-/// require_room().
-PartitionStudy study_partitions(const Case& c, const PartitionGrid& grid, int ranks, int threads,
-                                const EvaluatorFactory& exact = {});
+/// to the granularity. Results do not depend on the threads (0: all cores). `progress` is told after every
+/// length, by one thread at a time, of how many that are known so far. Needs require_room().
+PartitionStudy study_partitions(
+    const Case& c, const PartitionGrid& grid, int ranks, int threads, const EvaluatorFactory& exact = {},
+    const std::function<void(std::uint64_t done, std::uint64_t total)>& progress = {});
+/// Lengths that study_partitions() searches before it adds rows.
+std::size_t partition_lengths(const PartitionGrid& grid);
 
 }  // namespace shardline

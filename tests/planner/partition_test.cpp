@@ -365,5 +365,27 @@ TEST(Partition, K5RowsAreAddedUntilInterpolationLosesNoMore) {
   for (const PartitionTable::Row& row : finest.table.rows()) EXPECT_EQ(row.context % grid.granularity, 0);
 }
 
+TEST(Partition, ProgressIsToldOfEveryLength) {
+  PartitionGrid grid;
+  grid.contexts = {2048, 5000, 8192};
+  grid.processes = {4};
+  const Case c = llama_on_a100();
+  for (const bool adding : {false, true}) {
+    if (adding) grid.max_loss = 1e-4;
+    std::vector<std::uint64_t> told;
+    std::uint64_t all = 0;
+    const PartitionStudy s =
+        study_partitions(c, grid, 4, 2, {}, [&](std::uint64_t done, std::uint64_t total) {
+          told.push_back(done);
+          EXPECT_GE(total, all);
+          all = total;
+        });
+    ASSERT_EQ(told.size(), s.cells.size());
+    for (std::size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i], i + 1);
+    EXPECT_EQ(all, s.cells.size());
+    EXPECT_EQ(adding, s.cells.size() > partition_lengths(grid));
+  }
+}
+
 }  // namespace
 }  // namespace shardline
