@@ -4,8 +4,10 @@
 #include <cstdlib>
 
 #include "planner/scenario/scenario.hpp"
+#include "planner/scenario/shipped.hpp"
 #include "planner/search/compare.hpp"
 #include "planner/studies/conversation.hpp"
+#include "planner/studies/listing.hpp"
 #include "planner/studies/partition_study.hpp"
 #include "planner/studies/ring_timing.hpp"
 #include "tests/planner/support.hpp"
@@ -93,5 +95,14 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
   EXPECT_GT(configurations, whole ? 1'000'000u : 10'000u);
 }
 
+// Listing reads no model or system: it takes milliseconds, and says what the whole scenario says.
+TEST(ShippedScenarios, AreListedBySummariesOfTheirs) {
+  const std::vector<ListedScenario> listed = list_scenarios();
+  ASSERT_EQ(listed.size(), scenario_names().size());
+  for (const ListedScenario& l : listed) {
+    EXPECT_EQ(l.summary, scenario_named(l.name).summary) << l.name;
+    EXPECT_NE(l.summary, "") << l.name;
+  }
+}
 }  // namespace
 }  // namespace shardline
