@@ -10,6 +10,7 @@
 #include "models/model/hf_config.hpp"
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/layers/share.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline {
 
@@ -184,7 +185,8 @@ Complaint part_of_tray(const Case& c, const Plan& p) {
   const int tray = c.system.fabric.gpus_per_tray(), gpus = p.gpus();
   const bool whole = gpus > tray ? gpus % tray == 0 : std::has_single_bit(static_cast<unsigned>(gpus));
   if (c.any_gpus || whole) return std::nullopt;
-  return fmt::format("{} GPUs, of trays or nodes of {}", gpus, tray);
+  return fmt::format("{} GPUs, of trays or nodes of {}; {} lifts that", gpus, tray,
+                     argument_name("any-gpus"));
 }
 
 Complaint other_expert_tokens(const Case& c, const Plan& p) {

@@ -174,10 +174,14 @@ std::optional<CaseComplaint> widened_unmeasured(const Case& c, const char* kerne
 /// The hardware's rule, the same for all engines.
 inline constexpr LaunchRule kWholeTrays{
     .id = "gpus",
-    .says =
-        "GPUs are handed out by whole trays or nodes, and by powers of two inside one; any_gpus lifts that",
+    .says = "GPUs are handed out by whole trays or nodes, and by powers of two inside one",
     .source = "hardware/catalog, fabric.tray and fabric.gpus_per_node",
     .refuses = part_of_tray,
 };
+
+/// Of a plan of bare kernels, which no engine is asked about: that its ranks have unequal numbers of heads,
+/// which none of the engines starts, and the nearest sizes with which they do not. Nothing where they are
+/// equal, or where an engine's own rules are asked.
+std::optional<Diagnostic> unequal_heads(const Case& c, const Plan& plan);
 
 }  // namespace shardline

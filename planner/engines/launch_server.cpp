@@ -7,6 +7,7 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/layers/share.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline::launch {
 
@@ -75,8 +76,8 @@ std::string refusal(const Server& s) {
   if (kv_name(s).empty())
     return fmt::format("{} has no KV cache in {}", s.engine.title, to_string(s.study.precision.kv));
   if (beyond_model(s.study) && !s.study.any_context)
-    return fmt::format("{} tokens are beyond the {} that {} is for; any_context: true lifts that",
-                       served_length(s.study), s.study.model.max_context, s.study.model.name);
+    return fmt::format("{} tokens are beyond the {} that {} is for; {} lifts that", served_length(s.study),
+                       s.study.model.max_context, s.study.model.name, argument_name("any-context"));
   return s.engine.name == "sglang" ? sglang_refusal(s) : "";
 }
 

@@ -280,7 +280,7 @@ TEST(LaunchText, P20LongRequestsTakeAVariable) {
         std::tuple{"sglang", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "--context-length 201024 "},
         std::tuple{"trtllm", "TLLM_ALLOW_LONG_MAX_MODEL_LEN", "max_seq_len: 201024\n"}}) {
     c.any_context = false;
-    EXPECT_THAT(of(c, plan, engine).refused, HasSubstr("any_context: true lifts that"));
+    EXPECT_THAT(of(c, plan, engine).refused, HasSubstr("--any-context lifts that"));
     EXPECT_THAT(deployments(c, parse_plan(plan)).front().environment, IsEmpty());
     c.any_context = true;
     const Launch launch = of(c, plan, engine);
