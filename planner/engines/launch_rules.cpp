@@ -326,4 +326,32 @@ std::optional<CaseComplaint> compressed_cache(const Case& c) {
                        "fp8, as --set precision.kv=fp8 on the command line"};
 }
 
+namespace {
+
+// What the rules "heads" and "kv_heads" of all three engines ask of attention's TP.
+Complaint unequal(const Case& c, int tpa) {
+  if (auto complaint = uneven_heads(c, tpa)) return complaint;
+  return uneven_kv_heads(c, tpa);
+}
+
+}  // namespace
+
+std::optional<Diagnostic> unequal_heads(const Case& c, const Plan& plan) {
+  if (c.engine != nullptr) return std::nullopt;
+  const Complaint complaint = unequal(c, plan.tpa);
+  if (!complaint) return std::nullopt;
+  std::vector<std::string> sizes;
+  for (int tpa = plan.tpa - 1; tpa > 0 && sizes.empty(); --tpa) {
+    if (!unequal(c, tpa)) sizes.push_back(fmt::format("tpa={}", tpa));
+  }
+  const std::size_t below = sizes.size();
+  for (int tpa = plan.tpa + 1; tpa <= least_q_heads(c.model) && sizes.size() == below; ++tpa) {
+    if (!unequal(c, tpa)) sizes.push_back(fmt::format("tpa={}", tpa));
+  }
+  return Diagnostic{
+      {},
+      fmt::format("no engine starts tpa={}: {}; priced as the rank with most heads", plan.tpa, *complaint),
+      {fmt::format("nearest that they start: {}", fmt::join(sizes, " and "))}};
+}
+
 }  // namespace shardline

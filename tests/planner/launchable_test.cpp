@@ -13,6 +13,7 @@
 #include "planner/scenario/scenario.hpp"
 #include "planner/search/search.hpp"
 #include "planner/studies/plan_launches.hpp"
+#include "sim/base/argument_names.hpp"
 #include "tests/planner/launchable.hpp"
 
 namespace shardline {
@@ -313,5 +314,31 @@ TEST(Launchable, RulesAreLiftedByTheFileOrTheCommandLine) {
   }
 }
 
+TEST(Launchable, WholeTraysAreLiftedByTheAskersOwnWord) {
+  Case c = decode_case(kR1, kGb, 1'024);
+  c.engine = profile("trtllm");
+  const Plan plan = parse_plan("tensor:tpa=3,tpf=3");
+  EXPECT_THAT(part_of_tray(c, plan).value(),
+              HasSubstr("3 GPUs, of trays or nodes of 4; --any-gpus lifts that"));
+  const LibraryArguments names;
+  EXPECT_THAT(part_of_tray(c, plan).value(), HasSubstr("; any_gpus lifts that"));
+}
+
+TEST(Launchable, UnequalHeadsOfBareKernelsAreSaid) {
+  Case c = decode_case(kR1, kGb, 1'024);
+  c.engine = nullptr;
+  const auto said = [&](const char* plan) {
+    const auto d = unequal_heads(c, parse_plan(plan));
+    return d ? d->what + "; " + d->details.at(0) : "";
+  };
+  EXPECT_EQ(said("tensor:tpa=8,tpf=8"), "");
+  EXPECT_EQ(
+      said("tensor:tpa=7,tpf=7"),
+      "no engine starts tpa=7: 128 query heads over 7 ranks; priced as the rank with most heads; nearest "
+      "that they start: tpa=4 and tpa=8");
+  // An engine's own rules speak of its plans.
+  c.engine = profile("trtllm");
+  EXPECT_EQ(said("tensor:tpa=7,tpf=7"), "");
+}
 }  // namespace
 }  // namespace shardline
