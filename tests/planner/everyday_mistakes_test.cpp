@@ -228,9 +228,48 @@ TEST(EverydayMistakes, PlansAsEnginesSayThem) {
     }
     return "accepted";
   };
-  EXPECT_THAT(said_of("tp=8"), HasSubstr("a plan begins with its strategy, for instance tensor:tpa=8"));
+  EXPECT_THAT(said_of("tpa=8"), HasSubstr("a plan begins with its strategy, for instance tensor:tpa=8"));
   EXPECT_THAT(said_of("tensor:tp=8"), HasSubstr("tp of engines is tpa=8,tpf=8 here"));
   EXPECT_THAT(said_of("tensr:tpa=8"), HasSubstr("did you mean tensor?"));
+  const std::vector<std::pair<const char*, const char*>> others{
+      {"tp8", "tp8 of engines is tensor:tpa=8,tpf=8 here"},
+      {"tp=8", "tp=8 of engines is tensor:tpa=8,tpf=8 here"},
+      {"TP4-PP2", "is pipeline:pp=2,tpa=4,tpf=4 here"},
+      {"tp8ep8", "tp8ep8 of engines is tensor:tpa=8,ep=8 here"},
+      {"tp8ep4", "is tensor:tpa=8,ep=4,tpf=2 here"},
+      {"TEP8", "is tensor:tpa=8,ep=8 here"},
+      {"ep8", "is tensor:tpa=8,ep=8 here"},
+      {"pp2tp8ep8", "is pipeline:pp=2,tpa=8,ep=8 here"},
+      {"dp8ep8", "is dp_ep:dp=8,ep=8 here"},
+      {"DEP8", "is dp_ep:dp=8,ep=8 here"},
+      {"dp4tp2ep8", "is dp_ep:dp=4,tpa=2,ep=8 here"},
+      {"tp8dp8ep8", "is dp_ep:dp=8,ep=8 here"},  // SGLang's TP is of all groups
+      {"dp8", "is dp_ep:dp=8,ep=8 here"},
+      {"tensor tpa 8 tpf 8", "did you mean tensor:tpa=8,tpf=8?"},
+      {"tensor-tpa8-tpf8", "did you mean tensor:tpa=8,tpf=8?"},
+      {"tensor,tpa=8,tpf=8", "did you mean tensor:tpa=8,tpf=8?"},
+      {"helix/kvp8/tpa8/tpf64/batch4", "did you mean helix:kvp=8,tpa=8,tpf=64,batch=4?"},
+      {"ring_pass_kv cp 4 tpa 2 tpf 2", "did you mean ring_pass_kv:cp=4,tpa=2,tpf=2?"},
+      {"tensor:tpa8,tpf8", "did you mean tpa=8?"},
+      {"tensor:tp8ep8", "tp8ep8 of engines is tensor:tpa=8,ep=8 here"}};
+  for (const auto& [text, says] : others) EXPECT_THAT(said_of(text), HasSubstr(says)) << text;
+  // What no plan is meant by is answered by what plans are.
+  for (const char* text : {"tp8ep3", "tp0", "xp8", "tp8tp4", "tensor tpq 8", "tensor tpa"})
+    EXPECT_THAT(said_of(text),
+                ::testing::AnyOf(HasSubstr("expected one of: tensor"), HasSubstr("did you mean tensor?")))
+        << text;
+  // What is proposed is a plan.
+  for (const auto& [text, says] : others) {
+    const std::string all = said_of(text);
+    for (const char* before : {" of engines is ", "did you mean "}) {
+      const auto at = all.find(before);
+      if (at == std::string::npos) continue;
+      std::string proposed = all.substr(at + std::string(before).size());
+      proposed = proposed.substr(0, proposed.find_first_of(" ?"));
+      if (proposed.find(':') != std::string::npos)
+        EXPECT_EQ(said_of(proposed.c_str()), "accepted") << proposed;
+    }
+  }
 }
 
 TEST(EverydayMistakes, RatesInAnyUnitOfTime) {
