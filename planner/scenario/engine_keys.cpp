@@ -6,6 +6,7 @@
 
 #include "hardware/machine/frameworks.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/scenario/everyday.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
 namespace shardline::scenario_parts {
@@ -77,7 +78,7 @@ std::optional<ServedKeys> read_served(const Reader& root, const AskedEngine& eng
   // The loop whose TTFT was measured, so that its interval is of the number that is shown.
   w.rounds = kMeasuredRounds;
   if (const auto users = v->find("users")) out.users = read_users(*users);
-  v->no_other_keys();
+  v->no_other_keys(instead_in_workload);
   if (!sweeps || kind != StepKind::decode) v->fault("workload is for sweeps of phase: decode");
   if (!engine.profile && !engine.unknown)
     v->fault("a workload is served by an engine",

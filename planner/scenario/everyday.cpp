@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 
 #include "planner/strategies/strategy.hpp"
 
@@ -76,6 +77,49 @@ constexpr std::array kKeys{
     EngineKey{"device", "system: h200-hgx"},
     EngineKey{"framework", "engine: vllm, or kernels: {framework: vllm} for its kernels alone"},
     EngineKey{"backend", "engine: vllm"},
+    EngineKey{"engine_version", "engine: \"vllm 0.24.0\""},
+};
+
+// Inside the mappings that a scenario has.
+constexpr const char* kServe =
+    "its users, who ask again as soon as they are answered; shardline serve --rate has rates";
+constexpr std::array kWorkloadKeys{
+    EngineKey{"prompt", "input: 32K tokens"},
+    EngineKey{"prompt_len", "input: 32K tokens"},
+    EngineKey{"isl", "input: 32K tokens"},
+    EngineKey{"input_len", "input: 32K tokens"},
+    EngineKey{"osl", "output: 1K tokens"},
+    EngineKey{"output_len", "output: 1K tokens"},
+    EngineKey{"answer", "output: 1K tokens"},
+    EngineKey{"concurrency", "users: [64]"},
+    EngineKey{"max_concurrency", "users: [64]"},
+    EngineKey{"batch", "users: [64]"},
+    EngineKey{"rate", kServe},
+    EngineKey{"request_rate", kServe},
+    EngineKey{"qps", kServe},
+};
+constexpr std::array kConstraintKeys{
+    EngineKey{"tpot", "ttl: 20 ms, which is the TPOT of a workload"},
+    EngineKey{"itl", "ttl: 20 ms, which is the TPOT of a workload"},
+    EngineKey{"latency", "ttl: 20 ms of a token, and ttft: 2 s of the first"},
+    EngineKey{"gpus", "gpus: [8] at the top"},
+};
+constexpr std::array kDegreeKeys{
+    EngineKey{"tp", "tpa: [8] and tpf: [8], of attention and of the FFN"},
+    EngineKey{"tensor_parallel", "tpa: [8] and tpf: [8], of attention and of the FFN"},
+    EngineKey{"pipeline_parallel", "pp: [2]"},
+    EngineKey{"data_parallel", "dp: [8]"},
+    EngineKey{"expert_parallel", "ep: [8]"},
+    EngineKey{"context_parallel", "cp: [8]"},
+};
+constexpr std::array kPrecisionKeys{
+    EngineKey{"kv_cache", "kv: fp8"},
+    EngineKey{"kv_cache_dtype", "kv: fp8"},
+    EngineKey{"cache", "kv: fp8"},
+    EngineKey{"weight", "weights: fp8"},
+    EngineKey{"quantization", "weights: fp8"},
+    EngineKey{"dtype", "weights: fp8"},
+    EngineKey{"compute", "math: fp8"},
 };
 
 /// What engines call a strategy, by their feature that runs it.
@@ -92,6 +136,8 @@ constexpr std::array kStrategies{
     EngineStrategy{"ep", LaunchedAs::attention_dp},
     EngineStrategy{"dp_attention", LaunchedAs::attention_dp},
     EngineStrategy{"expert_parallel", LaunchedAs::attention_dp},
+    EngineStrategy{"expert", LaunchedAs::attention_dp},
+    EngineStrategy{"data_parallel", LaunchedAs::attention_dp},
     EngineStrategy{"decode_context_parallel", LaunchedAs::dcp},
     EngineStrategy{"cp", LaunchedAs::prefill_cp},
     EngineStrategy{"context_parallel", LaunchedAs::prefill_cp},
@@ -110,6 +156,14 @@ std::string plain(std::string name) {
 
 [[noreturn]] void other_document(const Reader& at, const char* what, const std::string& instead) {
   throw UserError({Diagnostic{at.location(), fmt::format("this is {}, not a scenario", what), {instead}}});
+}
+
+std::vector<std::string> said_as(std::span<const EngineKey> keys, std::string_view key, const char* who) {
+  const std::string name = plain(std::string(key));
+  const auto known =
+      std::find_if(keys.begin(), keys.end(), [&](const EngineKey& k) { return name == k.name; });
+  if (known == keys.end()) return {};
+  return {fmt::format("{} that as {}", who, known->instead)};
 }
 
 }  // namespace
@@ -131,13 +185,27 @@ void refuse_other_documents(const Reader& root) {
 }
 
 std::vector<std::string> instead_of(std::string_view key) {
+  std::vector<std::string> known = said_as(kKeys, key, "a scenario says");
   const std::string name = plain(std::string(key));
-  const auto* const known =
-      std::find_if(kKeys.begin(), kKeys.end(), [&](const EngineKey& k) { return name == k.name; });
-  if (known == kKeys.end() && find_strategy(name))
+  if (known.empty() && find_strategy(name))
     return {fmt::format("a scenario says that as strategies: [{}]", name)};
-  if (known == kKeys.end()) return {};
-  return {fmt::format("a scenario says that as {}", known->instead)};
+  return known;
+}
+
+std::vector<std::string> instead_in_workload(std::string_view key) {
+  return said_as(kWorkloadKeys, key, "a workload says");
+}
+
+std::vector<std::string> instead_in_constraints(std::string_view key) {
+  return said_as(kConstraintKeys, key, "constraints say");
+}
+
+std::vector<std::string> instead_in_degrees(std::string_view key) {
+  return said_as(kDegreeKeys, key, "degrees say");
+}
+
+std::vector<std::string> instead_in_precision(std::string_view key) {
+  return said_as(kPrecisionKeys, key, "precision says");
 }
 
 std::string strategy_of_engines(const std::string& name) {

@@ -16,6 +16,12 @@ void refuse_other_documents(const Reader& root);
 /// none of those.
 std::vector<std::string> instead_of(std::string_view key);
 
+/// The same of keys inside workload, constraints, degrees and precision.
+std::vector<std::string> instead_in_workload(std::string_view key);
+std::vector<std::string> instead_in_constraints(std::string_view key);
+std::vector<std::string> instead_in_degrees(std::string_view key);
+std::vector<std::string> instead_in_precision(std::string_view key);
+
 /// "tensor" of "tp", where the name is one that engines give a strategy; empty: it is none of those.
 std::string strategy_of_engines(const std::string& name);
 

@@ -8,6 +8,7 @@
 
 #include "models/model/hf_config.hpp"
 #include "planner/plan/case.hpp"
+#include "planner/scenario/everyday.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 #include "sim/base/argument_names.hpp"
 
@@ -191,7 +192,7 @@ PrecisionKeys read_precision(const Reader& r) {
     if (i) out.*key.member = type_named(key.names[*i]);
     out.faulty = out.faulty || !i;
   }
-  r.no_other_keys();
+  r.no_other_keys(instead_in_precision);
   return out;
 }
 

@@ -67,7 +67,7 @@ std::vector<DegreeRange> read_degrees(const Reader& r) {
     if (degree.member == &Plan::dense_tp || degree.member == &Plan::in_flight) continue;
     if (const auto v = r.find(degree.key)) out.push_back({degree.member, read_counts(*v, 8192)});
   }
-  r.no_other_keys();
+  r.no_other_keys(instead_in_degrees);
   return out;
 }
 
@@ -185,7 +185,7 @@ Constraints read_constraints(const Reader& r, StepKind kind, bool serves) {
       v->fault("constraints.pool_gpus is for sweeps with a workload: others have no pools",
                {"expected gpus, the GPUs of a plan, or a workload"});
   }
-  r.no_other_keys();
+  r.no_other_keys(instead_in_constraints);
   return c;
 }
 

@@ -266,6 +266,14 @@ void refuse(const CLI::App& app, const CLI::ParseError& fault, const ProgramText
     throw fault_of(text, words, name_in(said), ": its value is missing", {});
   if (kind == CLI::ExitCodes::ArgumentMismatch && said.find("At Most 1 required") != std::string::npos)
     throw given_twice(text, words, name_in(said), advice);
+  // A flag with a value: "Could not convert: --json = out.json".
+  constexpr std::string_view kUnconverted = "Could not convert: ";
+  if (said.starts_with(kUnconverted) && said.find(" = ") != std::string::npos) {
+    const std::string name = name_in(said.substr(kUnconverted.size()));
+    throw fault_of(text, words, name, " takes no value",
+                   {name == "--json" ? "it prints the document, which the shell writes: --json > FILE"
+                                     : "it is given or left out"});
+  }
   std::vector<std::string> lines = CLI::detail::split(said, '\n');  // of member()
   const std::string first = lines.front();
   lines.erase(lines.begin());

@@ -187,6 +187,10 @@ Reader Reader::at(std::string_view key) const {
 
 std::vector<Reader> Reader::items() const {
   std::vector<Reader> out;
+  if (node_->kind == Kind::scalar && !node_->quoted && !node_->scalar.empty()) {
+    expected(*text_, *node_, "a sequence", {fmt::format("write [{}]", node_->scalar)});
+    return out;
+  }
   if (!require(*text_, *node_, Kind::sequence, "a sequence")) return out;
   for (const YamlNode* child : node_->children) out.push_back(Reader(text_, child));
   return out;
