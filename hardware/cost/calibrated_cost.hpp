@@ -163,7 +163,7 @@ class CalibratedCost {
   std::array<SeveralByDtype, kDtypes> prefill_;
   // By arithmetic; what one stored type and one rule have, in the list's order.
   std::array<std::vector<Alternatives>, kDtypes> gated_experts_, plain_experts_;
-  SeveralByDtype decode_;  // by what is stored
+  SeveralByDtype decode_;              // by what is stored
   ByDtype mla_decode_, mla_absorbed_;  // one query row of a request; prompts
   std::vector<Use> engine_all_reduce_;
   std::vector<IndexedUse> indexed_;
