@@ -137,10 +137,11 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
   if (!shown.empty()) {
     out += table_text(shown);
     if (a.nearest) {
-      const ServedLoadAnswer& load = a.nearest->answer.load;
-      if (!std::all_of(load.targets.begin(), load.targets.end(), [](const TargetResult& t) { return t.met; }))
+      const ServedLoadAnswer& nearest = a.nearest->answer.load;
+      if (!std::all_of(nearest.targets.begin(), nearest.targets.end(),
+                       [](const TargetResult& t) { return t.met; }))
         out += "  *: misses the target\n";
-      if (const std::string why = unserved_text(load); !why.empty()) out += wrapped(why, width, "  ");
+      if (const std::string why = unserved_text(nearest); !why.empty()) out += wrapped(why, width, "  ");
     }
     out += "\n" + wrapped(certainty_text(study, *shown.front()), width, "  ");
   }

@@ -17,7 +17,18 @@ namespace shardline {
 
 namespace {
 
-std::vector<Plan> prefill_plans(const Case& c, const SearchOptions& o) {
+Case prompts_of(const Study& study) {
+  Case c = study.study;
+  c.batch = prefill_batch({{0, study.sweep().search.workload->input}});
+  c.disaggregated = true;
+  return c;
+}
+
+}  // namespace
+
+std::vector<Plan> prefill_plans(const Study& study) {
+  const SearchOptions& o = study.sweep().search;
+  const Case c = prompts_of(study);
   std::vector<Plan> out, all;
   for (const StrategyId id : o.prefills) {
     if (!strategy(id).prefills || !strategy(id).takes(c) || !strategy(id).exact) continue;
@@ -38,8 +49,6 @@ std::vector<Plan> prefill_plans(const Case& c, const SearchOptions& o) {
   }
   return out;
 }
-
-}  // namespace
 
 namespace {
 
@@ -116,13 +125,6 @@ WholePools whole_pools(const PoolLimits& limits, double matched, const PoolRate&
 }
 
 namespace {
-
-Case prompts_of(const Study& study) {
-  Case c = study.study;
-  c.batch = prefill_batch({{0, study.sweep().search.workload->input}});
-  c.disaggregated = true;
-  return c;
-}
 
 // All that follows for a pair from how many users share a replica that prefills.
 class Pairing {
@@ -279,7 +281,7 @@ PromptServer server_of(ServedEvaluator& evaluator, const Plan& plan, long long i
 std::vector<PrefillPool> prefill_pools(const Study& study, int threads) {
   const SearchOptions& o = study.sweep().search;
   const Case c = prompts_of(study);
-  const std::vector<Plan> plans = prefill_plans(c, o);
+  const std::vector<Plan> plans = prefill_plans(study);
   const std::size_t workers = thread_count(threads);
   std::vector<std::unique_ptr<ServedEvaluator>> evaluators(workers);
   for (auto& e : evaluators) e = std::make_unique<ServedEvaluator>(c, o.all_reduce);

@@ -65,6 +65,10 @@ struct PoolPair {
 /// GPUs that both pools of a pair may have together: those that were asked for, of those of the system.
 int most_pool_gpus(const Study& study);
 
+/// Plans that prefill, of the study's prefill strategies and GPU counts, of which the engine starts a server
+/// of a pair that fits, in a fixed order.
+std::vector<Plan> prefill_plans(const Study& study);
+
 /// A pool of each plan that prefills, of the study's strategies and of which the engine starts it: the most
 /// requests per second of a GPU first, of equal ones the shortest prompt.
 std::vector<PrefillPool> prefill_pools(const Study& study, int threads);

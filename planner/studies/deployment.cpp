@@ -26,7 +26,7 @@ class Deployments {
         jobs_(study, question),
         alone_(ranks == nullptr ? alone_rank() : nullptr),
         ranks_(alone_ ? *alone_ : *ranks),
-        settings_(jobs_.plans().size()) {
+        settings_(jobs_.servers().size()) {
     SL_CHECK(q_.load.users == 0 && !q_.load.targets.empty() && (q_.load.rate > 0 || !q_.load.trace.empty()),
              "an open loop with targets");
     const std::size_t threads = threads_of_rank(q_.threads, ranks_);
@@ -77,16 +77,16 @@ class Deployments {
   static MemoryNeed need(const DeploymentQuestion& q, const DeploymentJobs& jobs, std::size_t threads,
                          const Ranks& ranks) {
     constexpr double kTables = 6e6, kLengths = 3 * sizeof(std::int64_t);
-    const std::vector<Plan>& plans = jobs.plans();
+    const std::vector<DeploymentServer>& servers = jobs.servers();
     const std::uint64_t requests = jobs.requests();
     int smallest = q.most_gpus;
-    for (const Plan& plan : plans) smallest = std::min(smallest, plan.gpus());
+    for (const DeploymentServer& s : servers) smallest = std::min(smallest, s.plan.gpus());
     const int replicas = q.most_gpus / smallest;
     MemoryNeed out = need_of_requests(requests, 0, replicas, 0);
     const Bytes one = out.bytes, none = need_of_requests(0, 0, replicas, 0).bytes;
     out.bytes = none + (one - none) * static_cast<double>(threads) +
                 Bytes((kTables + kLengths * static_cast<double>(requests * q.knobs.size())) *
-                      static_cast<double>(plans.size() + threads));
+                      static_cast<double>(servers.size() + threads));
     out.bytes = out.bytes * static_cast<double>(ranks.on_machine());
     return out;
   }
@@ -103,7 +103,7 @@ class Deployments {
     std::vector<bool> taken(q_.knobs.size());
     for (std::size_t i = 0; i < settings_.size(); ++i) {
       for (const BoundedSetting& of : settings_[i]) taken[of.setting] = true;
-      out_.certificate.plans += settings_[i].empty() ? 0 : 1;
+      out_.certificate.plans += settings_[i].empty() || !alone(i) ? 0 : 1;
     }
     for (std::size_t k = 0; k < q_.knobs.size(); ++k) {
       if (!taken[k]) out_.knobs_refused.push_back(q_.knobs[k]);
@@ -124,13 +124,14 @@ class Deployments {
 
   Candidates one_pool() {
     Candidates out;
-    for (const Plan& plan : jobs_.plans()) {
-      for (int gpus = plan.gpus(); gpus <= q_.most_gpus; gpus += plan.gpus()) out.levels[gpus];
+    for (std::size_t i = 0; i < settings_.size(); ++i) {
+      const int step = jobs_.servers()[i].plan.gpus();
+      for (int gpus = step; alone(i) && gpus <= q_.most_gpus; gpus += step) out.levels[gpus];
     }
     for (auto& [gpus, level] : out.levels) {
       level.begin = out.list.size();
       for (std::size_t i = 0; i < settings_.size(); ++i) {
-        if (gpus % jobs_.plans()[i].gpus() != 0) continue;
+        if (!alone(i) || gpus % jobs_.servers()[i].plan.gpus() != 0) continue;
         for (const BoundedSetting& of : settings_[i])
           out.list.push_back({DeploymentJob::What::candidate, i, gpus, of.setting});
       }
@@ -178,11 +179,21 @@ class Deployments {
     return out;
   }
 
+  // That does both by itself.
+  bool alone(std::size_t server) const { return jobs_.servers()[server].of == ServerOf::both; }
+
+  // Servers of pairs; where the engine has none, those of which it says why.
+  bool halves(std::size_t prefill, std::size_t decode) const {
+    const DeploymentServer &from = jobs_.servers()[prefill], &to = jobs_.servers()[decode];
+    if (jobs_.none_in_pairs()) return true;
+    return from.in_pairs && to.in_pairs && to.of != ServerOf::prompts;
+  }
+
   std::vector<PairOfPlans> pairs_of_plans() {
     std::vector<PairOfPlans> out;
     for (std::size_t d = 0; d < settings_.size(); ++d) {
       for (std::size_t p = 0; p < settings_.size(); ++p) {
-        if (settings_[p].empty() || settings_[d].empty()) continue;
+        if (settings_[p].empty() || settings_[d].empty() || !halves(p, d)) continue;
         if (const auto why = jobs_.no_pair_of(p, d)) {
           if (out_.no_pairs.empty()) out_.no_pairs = *why;
           continue;
@@ -203,7 +214,8 @@ class Deployments {
 
   template <class F>
   void for_replicas(const PairOfPlans& p, int most, F f) const {
-    const int prefill_gpus = jobs_.plans()[p.prefill].gpus(), decode_gpus = jobs_.plans()[p.decode].gpus();
+    const int prefill_gpus = jobs_.servers()[p.prefill].plan.gpus();
+    const int decode_gpus = jobs_.servers()[p.decode].plan.gpus();
     for (int a = 1; a * prefill_gpus < most; ++a) {
       for (int b = 1; a * prefill_gpus + b * decode_gpus <= most; ++b)
         f(a * prefill_gpus + b * decode_gpus, a, b);
@@ -302,8 +314,8 @@ class Deployments {
 
   // No other replica of its plans fits.
   bool fills(const DeploymentJob& job) const {
-    int smallest = jobs_.plans()[job.server].gpus();
-    if (job.prefill_replicas > 0) smallest = std::min(smallest, jobs_.plans()[job.prefill].gpus());
+    int smallest = jobs_.servers()[job.server].plan.gpus();
+    if (job.prefill_replicas > 0) smallest = std::min(smallest, jobs_.servers()[job.prefill].plan.gpus());
     return job.gpus + smallest > q_.most_gpus;
   }
 
@@ -333,9 +345,14 @@ class Deployments {
   }
 
   std::size_t server_of(const PlayedDeployment& d) const {
-    const auto& plans = jobs_.plans();
-    return static_cast<std::size_t>(std::find(plans.begin(), plans.end(), d.answer.question.plan) -
-                                    plans.begin());
+    const ServiceQuestion& q = d.answer.question;
+    const auto& servers = jobs_.servers();
+    const auto at = std::find_if(servers.begin(), servers.end(), [&](const DeploymentServer& s) {
+      return s.plan == q.plan &&
+             (q.prefill ? s.in_pairs && s.of != ServerOf::prompts : s.of == ServerOf::both);
+    });
+    SL_CHECK(at != servers.end(), "a server that was played");
+    return static_cast<std::size_t>(at - servers.begin());
   }
 
   const DeploymentQuestion& q_;

@@ -40,9 +40,11 @@ std::uint32_t u32(std::int64_t tokens) { return static_cast<std::uint32_t>(token
 }  // namespace
 
 DeploymentBounds::DeploymentBounds(const RequestService& service, const ServiceKnobs& knobs,
-                                   const OfferedLoad& load, const ServiceQuestion& question, Seconds path)
+                                   const OfferedLoad& load, const ServiceQuestion& question, Seconds path,
+                                   BoundedWork work)
     : service_(service),
       question_(question),
+      work_(work),
       groups_(std::max(1, question.plan.dp)),
       budget_(knobs.step_tokens()),
       found_(load.shared && knobs.finds()),
@@ -115,7 +117,7 @@ void DeploymentBounds::look_at_work() {
   };
   const std::int64_t shortest = prompts_.front();
   // The pairs of a step are fewest where its prompts are shortest, none of which has a beginning in cache.
-  if (!found_)
+  if (!found_ && work_ != BoundedWork::answers)
     per_prompt_token_ = least(budget_, [&](std::int64_t tokens) {
       StepBatch batch;
       constexpr std::int64_t kMostParts = 512;
@@ -125,6 +127,7 @@ void DeploymentBounds::look_at_work() {
         batch.prompts.push_back({u32(std::min(left, part)), 0});
       return step(batch);
     });
+  if (work_ == BoundedWork::prompts) return;
   per_answer_token_ = least(at_once_, [&](std::int64_t requests) {
     StepBatch batch;
     batch.decodes = u32(requests);

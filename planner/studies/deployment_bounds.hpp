@@ -7,11 +7,14 @@
 
 namespace shardline {
 
+/// What a server does of a load.
+enum class BoundedWork : std::uint8_t { all, prompts, answers };
+
 /// Of a plan under one setting of its knobs, for any number of replicas.
 class DeploymentBounds {
  public:
   DeploymentBounds(const RequestService& service, const ServiceKnobs& knobs, const OfferedLoad& load,
-                   const ServiceQuestion& question, Seconds path);
+                   const ServiceQuestion& question, Seconds path, BoundedWork work = BoundedWork::all);
 
   /// The first bound that shows so many replicas to miss a target; nothing: they are to be played.
   std::optional<RuledOut> rules_out(int replicas) const;
@@ -36,6 +39,7 @@ class DeploymentBounds {
 
   const RequestService& service_;
   const ServiceQuestion& question_;
+  const BoundedWork work_;
   int groups_ = 1;            // of attention, each with a scheduler, in a replica
   std::int64_t budget_ = 1;   // tokens of prompts in a step
   std::int64_t at_once_ = 1;  // requests that decode in a step, at most

@@ -12,6 +12,8 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/search/candidates.hpp"
 #include "planner/serving/plan_steps.hpp"
+#include "planner/serving/pools.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/served_bytes.hpp"
 #include "planner/studies/service_load.hpp"
@@ -24,38 +26,22 @@
 
 namespace shardline {
 
-std::vector<std::vector<std::string>> knob_settings(const std::vector<std::string>& knobs) {
-  std::vector<std::vector<std::string>> out{{}};
-  for (const std::string& knob : knobs) {
-    const std::size_t equals = knob.find('=');
-    std::vector<std::string> each;
-    for (std::size_t at = equals; at != std::string::npos;) {
-      const std::size_t end = knob.find(',', at + 1);
-      each.push_back(knob.substr(0, equals + 1) + knob.substr(at + 1, end - at - 1));
-      at = end;
-    }
-    if (each.empty()) each.push_back(knob);  // what is wrong with it is said by who reads it
-    std::vector<std::vector<std::string>> longer;
-    for (const auto& setting : out) {
-      for (const std::string& one : each) {
-        longer.push_back(setting);
-        longer.back().push_back(one);
-      }
-    }
-    out = std::move(longer);
-  }
-  return out;
-}
-
 // A plan that is played, with all that is found once for all its plays.
 struct DeploymentJobs::Server {
   Server(const Study& study, ServiceQuestion asked,
-         const std::function<void(std::uint64_t, std::uint64_t)>& step, const std::optional<TraceSize>& trace)
-      : question(std::move(asked)), service(study, question, step, trace ? &*trace : nullptr) {}
+         const std::function<void(std::uint64_t, std::uint64_t)>& step, const std::optional<TraceSize>& trace,
+         ServerOf of)
+      : question(std::move(asked)), service(study, question, step, trace ? &*trace : nullptr, of) {}
   ServiceQuestion question;
   RequestService service;
-  std::vector<std::unique_ptr<DeploymentBounds>>
-      bounds;  // by setting of the question; nullptr: it has it not
+  // By setting of the question, of a server that has it: of all of a load, and of its parts. A server that
+  // does both has one for all three.
+  struct Bounds {
+    std::unique_ptr<DeploymentBounds> own, other;
+    const DeploymentBounds *prompts = nullptr, *answers = nullptr;
+    int block = 0;
+  };
+  std::vector<Bounds> bounds;
 };
 
 struct DeploymentJobs::Slot {
@@ -94,14 +80,14 @@ DeploymentJobs::DeploymentJobs(const Study& study, const DeploymentQuestion& que
   find_plans();
   const ServiceQuestion& load = question.load;
   if (!load.trace.empty()) trace_ = size_of(load.trace, load.requests, step_);
-  for (std::size_t i = 0; i < plans_.size(); ++i) servers_.push_back(std::make_unique<Slot>());
+  for (std::size_t i = 0; i < kinds_.size(); ++i) servers_.push_back(std::make_unique<Slot>());
 }
 
 DeploymentJobs::~DeploymentJobs() = default;
 
 std::uint64_t DeploymentJobs::requests() const { return requests_played(question_.load, trace_); }
 
-void DeploymentJobs::find_plans() {
+std::vector<Plan> DeploymentJobs::sharded() const {
   SearchOptions o = study_.sweep().search;
   std::erase_if(o.gpus, [&](int gpus) { return gpus > question_.most_gpus; });
   SearchResult ignored;
@@ -110,13 +96,20 @@ void DeploymentJobs::find_plans() {
     const Plan sharding = sharding_of(c.plan);
     if (std::find(plans.begin(), plans.end(), sharding) == plans.end()) plans.push_back(sharding);
   }
-  for (Plan& plan : plans) {
+  return plans;
+}
+
+void DeploymentJobs::find_plans() {
+  for (Plan& plan : sharded()) {
     if (const auto why = no_play(study_.study, plan))
       not_played_.emplace_back(plan, *why);
     else
-      plans_.push_back(std::move(plan));
+      kinds_.push_back({std::move(plan), ServerOf::both, false});
   }
-  if (!plans_.empty()) return;
+  if (!kinds_.empty()) {
+    if (question_.pools != PoolsAsked::one) find_halves();
+    return;
+  }
   std::vector<std::string> details;
   for (const auto& [plan, why] : not_played_) details.push_back(to_string(plan) + ": " + why);
   constexpr std::size_t kShown = 3;
@@ -127,20 +120,62 @@ void DeploymentJobs::find_plans() {
   throw UserError({Diagnostic{{}, "no plan whose requests can be played", std::move(details)}});
 }
 
+// Servers of pairs: those above where halves are servers like others, else halves of their plans; and plans
+// that have prompts alone.
+void DeploymentJobs::find_halves() {
+  const std::size_t whole = kinds_.size();
+  const bool apart = half_of_pair(study_.study).disaggregated != study_.study.disaggregated;
+  for (std::size_t i = 0; i < whole; ++i) {
+    const Plan plan = kinds_[i].plan;
+    if (no_pair(study_.study, plan, plan)) continue;
+    if (apart)
+      kinds_.push_back({plan, ServerOf::half, true});
+    else
+      kinds_[i].in_pairs = true;
+  }
+  if (none_in_pairs()) return;
+  for (Plan& plan : prefill_plans(study_)) {
+    const bool known = std::any_of(kinds_.begin(), kinds_.end(),
+                                   [&](const DeploymentServer& s) { return s.plan == sharding_of(plan); });
+    if (known || strategy(plan.strategy).decodes || plan.gpus() >= question_.most_gpus) continue;
+    if (!no_play(study_.study, plan, true)) kinds_.push_back({sharding_of(plan), ServerOf::prompts, true});
+  }
+}
+
+bool DeploymentJobs::none_in_pairs() const {
+  return std::none_of(kinds_.begin(), kinds_.end(), [](const DeploymentServer& s) { return s.in_pairs; });
+}
+
 std::unique_ptr<DeploymentJobs::Server> DeploymentJobs::made(std::size_t server) const {
+  const DeploymentServer& kind = kinds_[server];
   ServiceQuestion asked = question_.load;
-  asked.plan = plans_[server];
+  asked.plan = kind.plan;
   asked.replicas = question_.most_gpus / asked.plan.gpus();  // whose memory is asked for
   asked.knobs.clear();
-  auto out = std::make_unique<Server>(study_, std::move(asked), step_, trace_);
+  auto out = std::make_unique<Server>(study_, std::move(asked), step_, trace_, kind.of);
   const OfferedLoad offered = out->service.offered();
+  const auto bounds_of = [&](const std::vector<std::string>& knobs, PairRole role, BoundedWork work) {
+    return std::make_unique<DeploymentBounds>(out->service, out->service.knobs(knobs, role), offered,
+                                              out->question, study_.study.engine->host.path, work);
+  };
   out->bounds.resize(question_.knobs.size());
   for (std::size_t k = 0; k < question_.knobs.size(); ++k) {
+    Server::Bounds& b = out->bounds[k];
     try {
-      const ServiceKnobs knobs = out->service.knobs(question_.knobs[k]);
-      out->bounds[k] = std::make_unique<DeploymentBounds>(out->service, knobs, offered, out->question,
-                                                          study_.study.engine->host.path);
+      const auto& knobs = question_.knobs[k];
+      b.block = static_cast<int>(out->service.knobs(knobs).block());
+      if (kind.of == ServerOf::both) {
+        b.own = bounds_of(knobs, PairRole::decodes, BoundedWork::all);
+        b.prompts = b.answers = b.own.get();
+        continue;
+      }
+      b.own = bounds_of(knobs, PairRole::prefills, BoundedWork::prompts);
+      b.prompts = b.own.get();
+      if (kind.of == ServerOf::prompts) continue;
+      b.other = bounds_of(knobs, PairRole::decodes, BoundedWork::answers);
+      b.answers = b.other.get();
     } catch (const UserError&) {  // refuse_setting() says what it is
+      b = {};
     }
   }
   return out;
@@ -148,7 +183,7 @@ std::unique_ptr<DeploymentJobs::Server> DeploymentJobs::made(std::size_t server)
 
 std::vector<BoundedSetting> DeploymentJobs::settings(std::size_t server) {
   std::vector<BoundedSetting> out;
-  const int most = question_.most_gpus / plans_[server].gpus();
+  const int most = question_.most_gpus / kinds_[server].plan.gpus();
   // The fewest that `rules_out` does not show to be too few.
   const auto least = [&](auto rules_out, int& replicas, std::optional<RuledOut>& none) {
     for (replicas = 1; (none = rules_out(replicas)) && replicas < most; ++replicas) {
@@ -157,13 +192,14 @@ std::vector<BoundedSetting> DeploymentJobs::settings(std::size_t server) {
   try {
     const Lease s(*this, server);
     for (std::size_t k = 0; k < s->bounds.size(); ++k) {
-      if (!s->bounds[k]) continue;
-      const DeploymentBounds& bounds = *s->bounds[k];
+      const Server::Bounds& b = s->bounds[k];
+      if (!b.own) continue;
       BoundedSetting& of = out.emplace_back();
       of.setting = k;
-      of.block = s->service.knobs(question_.knobs[k]).block();
-      least([&](int n) { return bounds.rules_out_prompts(n); }, of.prompts, of.no_prompts);
-      least([&](int n) { return bounds.rules_out_answers(n); }, of.answers, of.no_answers);
+      of.block = b.block;
+      least([&](int n) { return b.prompts->rules_out_prompts(n); }, of.prompts, of.no_prompts);
+      if (b.answers != nullptr)
+        least([&](int n) { return b.answers->rules_out_answers(n); }, of.answers, of.no_answers);
     }
   } catch (const TraceChanged&) {
     throw;
@@ -173,14 +209,9 @@ std::vector<BoundedSetting> DeploymentJobs::settings(std::size_t server) {
 }
 
 std::optional<std::string> DeploymentJobs::no_pair_of(std::size_t prefill, std::size_t decode) const {
-  const Plan &from = plans_[prefill], &to = plans_[decode];
+  const Plan &from = kinds_[prefill].plan, &to = kinds_[decode].plan;
   if (const auto refusal = does_not_pair(*study_.study.engine, study_.study, from, to))
     return fmt::format("{}; {} ({})", refusal->says, refusal->text, refusal->source);
-  // Bounds of what a pool can do are of vLLM's pairs: of those that read when they have room.
-  if (!same_engine(study_.study.engine->name, "vllm"))
-    return fmt::format(
-        "the search plays pairs of vLLM alone yet, one pair of SGLang is played by serve with {}",
-        argument_name("prefill"));
   return no_pair(study_.study, from, to);
 }
 
@@ -191,7 +222,7 @@ const TransferRates& DeploymentJobs::handoff(std::size_t prefill, std::size_t de
   if (at != handoffs_.end()) return at->second;
   return handoffs_
       .emplace(std::pair(prefill, decode),
-               handoff_rates(study_.study, plans_[prefill], plans_[decode], prompt))
+               handoff_rates(study_.study, kinds_[prefill].plan, kinds_[decode].plan, prompt))
       .first->second;
 }
 
@@ -202,12 +233,13 @@ auto DeploymentJobs::on_pools(const DeploymentJob& job, Ask ask) {
   RequestService::Pools pools;
   pools.knobs = question_.knobs.at(job.setting);
   if (job.prefill_replicas == 0) {
-    pools.replicas = job.gpus / plans_[job.server].gpus();
+    pools.replicas = job.gpus / kinds_[job.server].plan.gpus();
     return ask(*decode.operator->(), pools);
   }
   const Lease prefill(*this, job.prefill);
   pools.prefill_replicas = job.prefill_replicas;
-  pools.replicas = (job.gpus - job.prefill_replicas * plans_[job.prefill].gpus()) / plans_[job.server].gpus();
+  pools.replicas =
+      (job.gpus - job.prefill_replicas * kinds_[job.prefill].plan.gpus()) / kinds_[job.server].plan.gpus();
   pools.prefill = &prefill->service;
   pools.rates = handoff(job.prefill, job.server, decode->service.mean_prompt());
   return ask(*decode.operator->(), pools);
@@ -223,7 +255,7 @@ TriedDeployment DeploymentJobs::tried(const DeploymentJob& job) {
   return on_pools(job, [&](Server& s, const RequestService::Pools& pools) {
     TriedDeployment out;
     if (!whole && pools.prefill_replicas == 0) {  // bounds of pairs were asked before they were listed
-      out.by = s.bounds.at(job.setting)->rules_out(pools.replicas);
+      out.by = s.bounds.at(job.setting).own->rules_out(pools.replicas);
       if (out.by) return out;
     }
     std::optional<ServiceAnswer> answer;
@@ -334,7 +366,8 @@ void add_file(Sha256& to, const std::string& file) {
 
 std::string DeploymentJobs::digest() {
   Sha256 all;
-  for (const Plan& plan : plans_) all.add(to_string(plan) + "\n");
+  for (const DeploymentServer& k : kinds_)
+    all.add(fmt::format("{} {}\n", to_string(k.plan), static_cast<int>(k.of)));
   for (const auto& setting : question_.knobs) all.add(fmt::format("{}\n", fmt::join(setting, " ")));
   const ServiceQuestion& q = question_.load;
   all.add(fmt::format("{} {} {} {} {} {} {} {} {}", q.input, q.output, q.rate, q.requests, q.seed,
@@ -344,7 +377,7 @@ std::string DeploymentJobs::digest() {
   for (const LatencyTarget& t : q.targets)
     all.add(fmt::format(" {} {} {}", to_string(t.of), t.quantile, t.most.value));
   add_file(all, q.trace);
-  PlanStepTimes times(study_.study, plans_.front(), study_.sweep().search.all_reduce);
+  PlanStepTimes times(study_.study, kinds_.front().plan, study_.sweep().search.all_reduce);
   for (const StepBatch& step : {StepBatch{1, 1000, 1000, {}}, StepBatch{0, 0, 0, {{512, 0}}}})
     all.add(fmt::format(" {:x}", std::bit_cast<std::uint64_t>(times.of(step).value)));
   return all.hex().substr(0, 16);

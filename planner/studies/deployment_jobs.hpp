@@ -28,11 +28,18 @@ struct DeploymentJob {
     whole,      // likewise, played to its end
   };
   What what = What::settings;
-  std::size_t server = 0;  // index of the plan; of a pair of pools of the one that decodes
+  std::size_t server = 0;  // index of the server; of a pair of pools of the one that decodes
   int gpus = 0;
   std::size_t setting = 0;   // index among the question's
   int prefill_replicas = 0;  // 0: one pool
-  std::size_t prefill = 0;   // index of the plan that prefills
+  std::size_t prefill = 0;   // index of the server that prefills
+};
+
+/// A plan, and what of it is played: of engines whose halves of pairs differ from whole servers both.
+struct DeploymentServer {
+  Plan plan;
+  ServerOf of = ServerOf::both;
+  bool in_pairs = false;  // as either half, unless it has prompts alone
 };
 
 /// What a plan is under one of the question's settings: by how many replicas at least each part of the work
@@ -64,7 +71,9 @@ class DeploymentJobs {
   DeploymentJobs(const Study& study, const DeploymentQuestion& question);
   ~DeploymentJobs();
 
-  const std::vector<Plan>& plans() const { return plans_; }
+  const std::vector<DeploymentServer>& servers() const { return kinds_; }
+  /// No server can be a half of a pair: no_pair_of() says why of each.
+  bool none_in_pairs() const;
   /// Of each play.
   std::uint64_t requests() const;
   /// Plans that the engine starts and whose requests cannot be played, each with the reason.
@@ -101,10 +110,12 @@ class DeploymentJobs {
   auto on_pools(const DeploymentJob& job, Ask ask);
   const TransferRates& handoff(std::size_t prefill, std::size_t decode, long long prompt);
   void find_plans();
+  void find_halves();
+  std::vector<Plan> sharded() const;
 
   const Study& study_;
   const DeploymentQuestion& question_;
-  std::vector<Plan> plans_;
+  std::vector<DeploymentServer> kinds_;
   std::vector<std::pair<Plan, std::string>> not_played_;
   std::function<void(std::uint64_t, std::uint64_t)> step_;
   std::optional<TraceSize> trace_;  // as all plays must find it

@@ -31,16 +31,17 @@ struct GivenUp {};
 class RequestService::Plays {
  public:
   Plays(const Study& study, ServiceQuestion question,
-        const std::function<void(std::uint64_t, std::uint64_t)>& step, const TraceSize* size)
+        const std::function<void(std::uint64_t, std::uint64_t)>& step, const TraceSize* size, ServerOf server)
       : study_(study),
         q_(std::move(question)),
         step_(step),
-        times_(q_.prefill ? half_of_pair(study.study) : study.study, q_.plan,
+        server_(q_.prefill ? ServerOf::half : server),
+        times_(server_ == ServerOf::both ? study.study : half_of_pair(study.study), q_.plan,
                study.sweep().search.all_reduce) {
-    require_play(study.study, q_.plan);
+    require_play(study.study, q_.plan, server_ == ServerOf::prompts);
     if (!q_.trace.empty()) trace_ = size != nullptr ? *size : size_of(q_.trace, q_.requests, step);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
-    knobs_ = knobs_of(q_.knobs);
+    knobs_ = knobs_of(q_.knobs, PairRole::decodes);
     if (q_.prefill)
       pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
                                            PairPools::Known{});
@@ -111,9 +112,10 @@ class RequestService::Plays {
   const Plan& plan() const { return q_.plan; }
   long long prompt() const { return trace_ ? std::llround(trace_->input) : q_.input; }
   std::uint64_t answered() const { return answered_; }
-  ServiceKnobs knobs_of(const std::vector<std::string>& overrides) const {
-    if (q_.prefill) return pair_knobs(study_.study, q_.plan, PairRole::decodes, overrides, mean_);
-    return service_knobs(study_.study, q_.plan, overrides, mean_);
+  ServiceKnobs knobs_of(const std::vector<std::string>& overrides, PairRole role) const {
+    if (server_ == ServerOf::both) return service_knobs(study_.study, q_.plan, overrides, mean_);
+    if (server_ == ServerOf::prompts) role = PairRole::prefills;
+    return pair_knobs(study_.study, q_.plan, role, overrides, mean_);
   }
 
  private:
@@ -123,7 +125,7 @@ class RequestService::Plays {
     SL_CHECK(q_.users == 0 && !q_.largest_rate, "of an open loop at its rate");
     q_.replicas = pools.replicas;
     q_.knobs = pools.knobs;
-    knobs_ = knobs_of(pools.knobs);
+    knobs_ = knobs_of(pools.knobs, PairRole::decodes);
     q_.prefill.reset();
     pools_.reset();
     if (pools.prefill_replicas == 0) return;
@@ -349,6 +351,7 @@ class RequestService::Plays {
   const Study& study_;
   ServiceQuestion q_;
   const std::function<void(std::uint64_t, std::uint64_t)>& step_;
+  const ServerOf server_;
   PlanStepTimes times_;
   std::optional<TraceSize> trace_;
   long long mean_ = 0;  // tokens of a request and its answer
@@ -359,8 +362,8 @@ class RequestService::Plays {
 
 RequestService::RequestService(const Study& study, const ServiceQuestion& question,
                                const std::function<void(std::uint64_t, std::uint64_t)>& step,
-                               const TraceSize* size)
-    : plays_(std::make_unique<Plays>(study, question, step, size)) {}
+                               const TraceSize* size, ServerOf server)
+    : plays_(std::make_unique<Plays>(study, question, step, size, server)) {}
 RequestService::~RequestService() = default;
 
 ServiceAnswer RequestService::answer() { return plays_->answer(); }
@@ -376,8 +379,8 @@ OfferedLoad RequestService::offered() const { return plays_->offered(); }
 const StepTimes& RequestService::times() const { return plays_->times(); }
 const Plan& RequestService::plan() const { return plays_->plan(); }
 long long RequestService::mean_prompt() const { return plays_->prompt(); }
-ServiceKnobs RequestService::knobs(const std::vector<std::string>& overrides) const {
-  return plays_->knobs_of(overrides);
+ServiceKnobs RequestService::knobs(const std::vector<std::string>& overrides, PairRole role) const {
+  return plays_->knobs_of(overrides, role);
 }
 
 ServiceAnswer serve_requests(const Study& study, const ServiceQuestion& question,

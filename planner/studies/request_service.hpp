@@ -130,6 +130,10 @@ struct OfferedLoad {
 
 struct TraceSize;
 
+/// What a server of a plan computes: prompts and answers; as a half of a pair either of both; prompts alone,
+/// as its plan has no other steps.
+enum class ServerOf : std::uint8_t { both, half, prompts };
+
 /// A plan and a load, to be played as often as asked: times of steps are found once for all plays. One object
 /// per thread.
 class RequestService {
@@ -139,7 +143,7 @@ class RequestService {
   /// changed since it was read first is refused in the middle of a play, TraceChanged.
   RequestService(const Study& study, const ServiceQuestion& question,
                  const std::function<void(std::uint64_t done, std::uint64_t all)>& step,
-                 const TraceSize* size = nullptr);
+                 const TraceSize* size = nullptr, ServerOf server = ServerOf::both);
   RequestService(const RequestService&) = delete;
   RequestService& operator=(const RequestService&) = delete;
   ~RequestService();
@@ -168,8 +172,8 @@ class RequestService {
   const StepTimes& times() const;
   const Plan& plan() const;
   long long mean_prompt() const;  // tokens
-  /// Under such knobs.
-  ServiceKnobs knobs(const std::vector<std::string>& overrides) const;
+  /// Under such knobs; of a half of a pair those of one of both.
+  ServiceKnobs knobs(const std::vector<std::string>& overrides, PairRole role = PairRole::decodes) const;
 
  private:
   class Plays;

@@ -104,7 +104,7 @@ TEST_F(ChangedTrace, OfDeployments) {
   q.knobs = {{}};
   q.threads = 1;
   DeploymentJobs jobs(study_, q);
-  ASSERT_GE(jobs.plans().size(), 2U);
+  ASSERT_GE(jobs.servers().size(), 2U);
   EXPECT_EQ(jobs.requests(), 3U);
   EXPECT_EQ(jobs.settings(0).size(), 1U);
   write(kHeader + "0,100,10\n1,200,20\n2,300,29\n");

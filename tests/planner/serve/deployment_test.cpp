@@ -10,6 +10,7 @@
 #include <string>
 
 #include "planner/scenario/shipped.hpp"
+#include "planner/strategies/strategy.hpp"
 #include "planner/studies/deployment_bounds.hpp"
 #include "planner/studies/plan_answer.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -83,7 +84,7 @@ RandomCase random_case(std::mt19937_64& rng) {
   load.rate = one_of(0.5, 3.0, 10.0, 30.0, 100.0);
   load.seed = rng() % 1000;
   load.router = one_of(Router::round_robin, Router::least_kv);
-  if (c.engine == "vllm" && c.model == "llama-3.1-8b")
+  if (c.engine != "trtllm" && c.model == "llama-3.1-8b")
     c.q.pools = one_of(PoolsAsked::any, PoolsAsked::any, PoolsAsked::two);
   load.targets.push_back({Latency::ttft, one_of(0.5, 0.9, 0.99), Seconds(one_of(0.03, 0.1, 0.4, 2.0))});
   if (rng() % 4 > 0)
@@ -111,9 +112,9 @@ RandomCase made_case(bool gaps) {
 TEST(Deployment, P35PruningLeavesTheAnswer) {
   std::mt19937_64 rng(20);
   std::map<RuledOut, std::uint64_t> by;
-  std::uint64_t pairs = 0;
-  int met = 0, behind = 0;
-  constexpr int kRandom = 24;
+  std::map<std::string, std::uint64_t> pairs, behind;  // of engines
+  int met = 0;
+  constexpr int kRandom = 30;
   for (int i = 0; i < kRandom + 2; ++i) {
     RandomCase c = i < kRandom ? random_case(rng) : made_case(i > kRandom);
     SCOPED_TRACE(fmt::format("{}: {} {} {}+{} {}/s {} GPUs", i, c.model, c.engine, c.input, c.output,
@@ -134,14 +135,17 @@ TEST(Deployment, P35PruningLeavesTheAnswer) {
     for (std::size_t r = 0; r < kRuledOut; ++r)
       by[static_cast<RuledOut>(r)] += pruned.certificate.ruled_out[r];
     met += pruned.cheapest.empty() ? 0 : 1;
-    pairs += pruned.certificate.pairs;
-    for (const PlayedDeployment& d : pruned.cheapest) behind += d.answer.question.prefill ? 1 : 0;
+    pairs[c.engine] += pruned.certificate.pairs;
+    for (const PlayedDeployment& d : pruned.cheapest) behind[c.engine] += d.answer.question.prefill ? 1 : 0;
     EXPECT_EQ(pruned.no_pairs.empty(), pruned.certificate.pairs > 0);
   }
-  EXPECT_GT(pairs, 0U);
-  EXPECT_GT(behind, 0);
+  for (const char* const engine : {"vllm", "sglang"}) {
+    EXPECT_GT(pairs[engine], 0U) << engine;
+    EXPECT_GT(behind[engine], 0U) << engine;
+  }
+  EXPECT_EQ(pairs["trtllm"], 0U);
   EXPECT_GE(met, 6);
-  EXPECT_LE(met, 20);
+  EXPECT_LE(met, 26);
   for (const auto& [reason, n] : by) EXPECT_GT(n, 0U) << to_string(reason);  // each was tried
 }
 
@@ -193,35 +197,42 @@ TEST(Deployment, P35WhatABoundRulesOutMisses) {
 // The same of each half of a pair, whatever the other half is.
 TEST(Deployment, P35WhatABoundOfAHalfRulesOutMisses) {
   std::mt19937_64 rng(8);
-  int prompts = 0, answers = 0;
+  std::map<std::string, int> prompts, answers;  // of engines
   const std::function<void(std::uint64_t, std::uint64_t)> step = [](std::uint64_t, std::uint64_t) {};
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 80; ++i) {
     RandomCase c = random_case(rng);
-    c.engine = "vllm";
+    c.engine = i % 2 == 0 ? "vllm" : "sglang";
     c.model = "llama-3.1-8b";
     const Study study = study_of(c.model, "h100-hgx", c.engine, 4, c.input, c.output);
     ServiceQuestion load = c.q.load;
     load.plan = possible_plan(study, "tensor:tpa=1,tpf=1");
-    RequestService decode(study, load, step), prefill(study, load, step);
-    const DeploymentBounds bounds(decode, decode.knobs({}), decode.offered(), load,
-                                  study.study.engine->host.path);
+    RequestService decode(study, load, step, nullptr, ServerOf::half);
+    RequestService prefill(study, load, step, nullptr, ServerOf::half);
+    const auto bounds_of = [&](PairRole role, BoundedWork work) {
+      return DeploymentBounds(decode, decode.knobs({}, role), decode.offered(), load,
+                              study.study.engine->host.path, work);
+    };
+    const DeploymentBounds of_prefill = bounds_of(PairRole::prefills, BoundedWork::prompts);
+    const DeploymentBounds of_decode = bounds_of(PairRole::decodes, BoundedWork::answers);
     RequestService::Pools pools;
     pools.prefill = &prefill;
     pools.rates = handoff_rates(study.study, load.plan, load.plan, c.input);
     for (const auto& [a, b] : {std::pair(1, 1), {1, 3}, {3, 1}}) {
       pools.prefill_replicas = a;
       pools.replicas = b;
-      const auto of_prompts = bounds.rules_out_prompts(a), of_answers = bounds.rules_out_answers(b);
+      const auto of_prompts = of_prefill.rules_out_prompts(a), of_answers = of_decode.rules_out_answers(b);
       if (!of_prompts && !of_answers) continue;
       const auto played = decode.answer(pools, false);
       ASSERT_TRUE(played);
       EXPECT_FALSE(played->load.met) << i << " " << a << "+" << b;
-      prompts += of_prompts ? 1 : 0;
-      answers += of_answers ? 1 : 0;
+      prompts[c.engine] += of_prompts ? 1 : 0;
+      answers[c.engine] += of_answers ? 1 : 0;
     }
   }
-  EXPECT_GT(prompts, 10);
-  EXPECT_GT(answers, 10);
+  for (const char* const engine : {"vllm", "sglang"}) {
+    EXPECT_GT(prompts[engine], 10) << engine;
+    EXPECT_GT(answers[engine], 10) << engine;
+  }
 }
 
 // Prompts on small replicas and answers on a large one need fewer GPUs than replicas that do both; what was
@@ -253,6 +264,40 @@ TEST(Deployment, P35PairsMayBeCheaper) {
   EXPECT_TRUE(served.load.met);
   EXPECT_EQ(served.load.seconds, any.cheapest.front().answer.load.seconds);
   EXPECT_EQ(served.load.goodput, any.cheapest.front().answer.load.goodput);
+}
+
+// Under SGLang ranks that have prompts alone may share them. What was found is what serve plays.
+TEST(Deployment, P35PromptsOfPairsMayBeSharedByRanks) {
+  const Study study = study_of("deepseek-v3.2", "h200-hgx", "sglang", 32, 65536, 512);
+  DeploymentQuestion q;
+  q.most_gpus = 32;
+  q.load.input = 65536;
+  q.load.output = 512;
+  q.load.rate = 0.1;
+  q.load.requests = 100;
+  q.load.targets = parse_targets("t", "ttft p90 10 s, tpot p90 30 ms");
+  q.pools = PoolsAsked::two;
+  const DeploymentAnswer found_pairs = found(study, q);
+  EXPECT_EQ(found_pairs.certificate.plans > 0, true);
+  EXPECT_EQ(sum(found_pairs.certificate), found_pairs.certificate.candidates);
+  ASSERT_FALSE(found_pairs.cheapest.empty());
+  int shared = 0;
+  for (const PlayedDeployment& d : found_pairs.cheapest) {
+    const ServiceQuestion& best = d.answer.question;
+    ASSERT_TRUE(best.prefill);
+    EXPECT_TRUE(strategy(best.plan.strategy).decodes);
+    if (strategy(best.prefill->plan.strategy).decodes) continue;
+    ++shared;
+    ServiceQuestion again = q.load;
+    again.plan = best.plan;
+    again.replicas = best.replicas;
+    again.prefill = best.prefill;
+    const ServiceAnswer served = serve_requests(study, again, [](std::uint64_t, std::uint64_t) {});
+    EXPECT_TRUE(served.load.met);
+    EXPECT_EQ(served.load.seconds, d.answer.load.seconds);
+    EXPECT_EQ(served.load.goodput, d.answer.load.goodput);
+  }
+  EXPECT_GT(shared, 0);
 }
 
 // 2,000 tokens in and 100 out.
