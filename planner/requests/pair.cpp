@@ -31,19 +31,14 @@ Seconds PairPool::earliest(std::size_t but) const {
   return out;
 }
 
-PairPlay::PairPlay(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
-                   const ClusterLoad& load, const PlayedEngine::Answered& answered)
-    : load_(load),
-      answered_(answered),
-      prefill_(prefill, [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }),
-      decode_(decode, [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
-      sends_(prefill.schedulers.front()->sends_prompts()),
-      max_local_prefill_(decode.max_local_prefill),
-      fixed_(links.fixed),
-      links_(links, prefill_.size(), decode_.size()) {
-  SL_CHECK(!sends_ || max_local_prefill_ == 0,
-           "where prompts are sent none is computed where it is answered");
-}
+PairPlay::PairPlay(const PairParts& parts)
+    : load_(parts.load),
+      prefill_(parts.prefill, [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }),
+      decode_(parts.decode, [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
+      max_local_prefill_(parts.decode.max_local_prefill),
+      fixed_(parts.links.fixed),
+      links_(parts.links, prefill_.size(), decode_.size()),
+      answered_(parts.answered) {}
 
 PairRun PairPlay::run(std::uint64_t requests, const std::function<void(std::uint64_t)>& step) {
   requests_ = requests;
@@ -93,11 +88,9 @@ bool PairPlay::next_event() {
   } else if (comes.at == first) {
     arrive(*comes.pool, comes.replica);
   } else if (between == first) {
-    if (sends_) {
-      send_part();
-    } else {
-      route_to_decode();
-    }
+    const Between b = between_.top();
+    between_.pop();
+    pass(b);
   } else if (sends == first) {
     send();
   } else {
@@ -113,34 +106,28 @@ void PairPlay::send() {
     more_ = false;
     return;
   }
-  double waiting = 0;
-  for (const PairPool* p : {&prefill_, &decode_}) {
-    if (sends_ && p == &prefill_) continue;  // who waits there waits in the other pool, too
-    for (const auto& e : p->engines) waiting += static_cast<double>(e->waiting());
-  }
-  waits_.emplace_back(w.arrival.time, waiting);
+  waits_.emplace_back(w.arrival.time, waiting());
   w.request.arrival = w.arrival.time + load_.path;
   out_.last_sent = w.arrival.time;
   more_ = ++out_.sent < requests_;
-  if (sends_) {
-    route_to_both(std::move(w));
-    return;
-  }
-  w.request.local_prefill = w.request.input <= max_local_prefill_;
-  PairPool& first = w.request.local_prefill ? decode_ : prefill_;
-  const std::size_t to = w.from = first.router.route(w.request, w.arrival.time);
-  first.coming[to].push_back(ways_.add(std::move(w)));
+  route(std::move(w));
+}
+
+double PairPlay::waiting_in(const PairPool& pool) const {
+  double out = 0;
+  for (const auto& e : pool.engines) out += static_cast<double>(e->waiting());
+  return out;
 }
 
 void PairPlay::arrive(PairPool& pool, std::size_t i) {
   const PairWayId id = pool.coming[i].front();
   pool.coming[i].pop_front();
   if (take(pool, i, id)) {
-    if (&pool == &prefill_ && ways_[id].room) tell_room(id, ways_[id].reads);
+    taken(pool, id);
     return;
   }
   const PairWay& w = ways_[id];
-  SL_CHECK(sends_ || &pool == &prefill_ || w.request.local_prefill, "who is refused is refused first");
+  SL_CHECK(may_refuse(pool, w), "who is refused is refused first");
   if (load_.closed) load_.arrivals->completed(w.arrival, std::max(pool.engines[i]->now(), w.arrival.time));
   ways_.forget(id);
   ++refused_;
@@ -165,32 +152,40 @@ void PairPlay::prefilled(std::size_t i, const AnsweredRequest& a) {
   PairWay& w = ways_[id];
   w.prefilled = a.last;
   prefill_.router.answers(i, static_cast<double>(a.prompt), a.last);
-  out_.prompt.add((a.last - (sends_ ? w.reads : a.came)).value);
-  if (!sends_) between_.push({a.last, ordered_++, id});
+  computed(id, a);
 }
 
 // Steps that begin before anything may change what the engine computes.
 void PairPlay::play(PairPool& pool, std::size_t i) {
   Seconds until{kNoPairEvent};
   if (!pool.coming[i].empty()) until = ways_[pool.coming[i].front()].request.arrival;
-  until = std::min(until, sends_ ? until_sent(pool, i) : until_reads(pool, i));
+  until = std::min(until, this->until(pool, i));
   if (load_.closed) until = std::min(until, decode_.earliest(i) + load_.path);
   pool.engines[i]->play(until);
-  if (&pool == &decode_) {
-    if (sends_) {
-      give_rooms(i);
-    } else {
-      begin_reads(i);
-    }
-  } else if (sends_) {
-    queue_sent(i);
-  }
+  went_on(pool, i);
 }
 
-void PairPlay::begin_transfer(std::size_t to, Seconds at, PairWayId id, std::uint32_t tokens) {
+const std::vector<std::pair<PairWayId, std::uint32_t>>& PairPlay::take_reads(std::size_t i) {
+  reads_.clear();
+  reading_.clear();
+  decode_.schedulers[i]->take_reads(reads_);
+  for (const Scheduler::Read& r : reads_) {
+    const PairWayId id = decode_.ways[i][r.number];
+    PairWay& w = ways_[id];
+    w.to = i;
+    w.reads = decode_.engines[i]->decided_at();
+    if (readers_.size() <= id) readers_.resize(id + 1);
+    readers_[id] = {i, r.id};
+    reading_.emplace_back(id, r.tokens);
+  }
+  return reading_;
+}
+
+void PairPlay::begin_transfer(Seconds at, PairWayId id, std::uint32_t tokens) {
   out_.tokens_read += tokens;
-  ++ways_[id].flows;
-  links_.begin(at, ways_[id].from, to, tokens, id);
+  PairWay& w = ways_[id];
+  ++w.flows;
+  links_.begin(at, w.from, w.to, tokens, id);
 }
 
 void PairPlay::end_transfer() {
@@ -205,10 +200,7 @@ void PairPlay::end_transfer() {
 void PairPlay::handed_over(PairWayId id, Seconds at) {
   PairWay& w = ways_[id];
   w.there = at;
-  out_.transfer.add((at - (sends_ ? w.prefilled : w.reads)).value);
-  const double kept = (at - (sends_ ? w.reads : w.prefilled)).value;
-  const double waited = sends_ ? (w.reads - w.request.arrival).value : 0;
-  if (std::max(kept, waited) > (sends_ ? PairRun::kSent : PairRun::kKept)) ++out_.given_up;
+  note_transfer(w);
   const auto [to, reader] = readers_[id];
   decode_.schedulers[to]->has_read(reader);
   decode_.wake(to, at);
@@ -232,24 +224,23 @@ void PairPlay::leave(std::size_t i, const AnsweredRequest& a) {
   if (answered_) answered_(a);
 }
 
-// Under vLLM one that lost its blocks waits in front of those that hold theirs and have read, and it looks no
-// further; under SGLang it waits for pages that those hold whose caches have come, and nobody looks at them.
 void PairPlay::stands_still() const {
+  const Stand s = stand();
   throw PairStops({Diagnostic{
       {},
       fmt::format("{} of {} requests are never answered: in a replica that decodes one that lost its KV {} "
                   "waits in front of those that have {}, and the scheduler's own rules go past neither",
-                  out_.sent - done_ - refused_, out_.sent, sends_ ? "pages" : "blocks",
-                  sends_ ? "theirs" : "read theirs"),
+                  out_.sent - done_ - refused_, out_.sent, s.holds, s.others),
       {fmt::format("an engine may stand still so, too: give the replicas that decode more {}, or fewer "
                    "requests at once (planner/requests/README.md {})",
-                   sends_ ? "pages" : "blocks", sends_ ? "[R14]" : "[R12]")}}});
+                   s.holds, s.rules)}}});
 }
 
 void PairPlay::finish() {
   add_waiting(waits_, out_.waiting, out_.begins);
   for (const auto& e : prefill_.engines) out_.prefill.push_back(e->take_served());
   for (const auto& e : decode_.engines) out_.decode.push_back(e->take_served());
+  out_.way = prefill_.schedulers.front()->cache_way();
   out_.sending = links_.sent();
   out_.reading = links_.received();
 }
@@ -260,7 +251,11 @@ PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const Tra
   SL_CHECK(!prefill.schedulers.empty() && !decode.schedulers.empty() && prefill.times != nullptr &&
                decode.times != nullptr,
            "each pool has replicas and times");
-  return PairPlay(prefill, decode, links, load, answered).run(requests, step);
+  const PairParts parts{prefill, decode, links, load, answered};
+  const CacheWay way = prefill.schedulers.front()->cache_way();
+  SL_CHECK(way != CacheWay::none && way == decode.schedulers.front()->cache_way(),
+           "both pools are of engines that hand caches over in one way");
+  return (way == CacheWay::read ? play_of_reads(parts) : play_of_sends(parts))->run(requests, step);
 }
 
 }  // namespace shardline

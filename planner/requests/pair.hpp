@@ -41,6 +41,7 @@ struct PairRun {
   std::vector<double> sending, reading;  // seconds of full links, by replica
   /// Requests that kept their blocks for longer than kKept: vLLM gives them up.
   std::uint64_t given_up = 0;
+  CacheWay way = CacheWay::none;
   static constexpr double kKept = 480;  // s, VLLM_NIXL_ABORT_REQUEST_TIMEOUT, vllm/envs.py
   /// SGLang gives up who waits so long for room, or has room and waits so long for its cache.
   static constexpr double kSent = 300;  // s, SGLANG_DISAGGREGATION_{BOOTSTRAP,WAITING}_TIMEOUT, environ.py

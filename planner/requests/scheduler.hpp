@@ -24,6 +24,10 @@ class PairStops : public UserError {
 /// room.
 enum class PairRole : std::uint8_t { none, prefills, decodes };
 
+/// How caches get from one engine of a pair to the other: it reads those that are computed when it has room
+/// [R12], or is sent them as they are computed, once it has room [R14].
+enum class CacheWay : std::uint8_t { none, read, sent };
+
 /// One engine's scheduler with its KV cache, a step at a time. Requests are added as they come; steps are
 /// decided by schedule(), at most depth() of them beyond those that have ended, and end in their order.
 class Scheduler {
@@ -98,10 +102,10 @@ class Scheduler {
   virtual void was_read(std::uint64_t /*number*/, bool /*at_once*/) {
     SL_CHECK(false, "only engines of a pair are read");
   }
-  /// [R14] Whether prompts are sent as they are computed, and begin only where the other engine has room: of
-  /// who prefills. Such an engine is told of room for the request of a number, and appends what steps that
-  /// have ended computed since the last call.
-  virtual bool sends_prompts() const { return false; }
+  /// Of an engine of a pair, the same of both.
+  virtual CacheWay cache_way() const { return CacheWay::none; }
+  /// [R14] Prompts that are sent begin only where the other engine has room. Who prefills is told of room for
+  /// the request of a number, and appends what steps that have ended computed since the last call.
   virtual void has_room(std::uint64_t /*number*/) {
     SL_CHECK(false, "only engines that send prompts wait for room");
   }

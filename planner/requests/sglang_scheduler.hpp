@@ -109,7 +109,7 @@ class SglangScheduler : public Scheduler {
   void has_read(Id id) override;
   void was_read(std::uint64_t number, bool at_once) override;
   bool waits_for_transfers() const override { return role_ != PairRole::none && live_ + kept_.size() > 0; }
-  bool sends_prompts() const override { return role_ == PairRole::prefills; }
+  CacheWay cache_way() const override { return role_ == PairRole::none ? CacheWay::none : CacheWay::sent; }
   void has_room(std::uint64_t number) override;
   void take_sent(std::vector<Sent>& out) override;
   void take_firsts(std::vector<Id>& out) override;

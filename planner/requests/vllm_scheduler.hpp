@@ -98,6 +98,7 @@ class VllmScheduler : public Scheduler {
   void take_reads(std::vector<Read>& out) override;
   void has_read(Id id) override { told_.push_back(id); }
   void was_read(std::uint64_t number, bool /*at_once*/) override { told_.push_back(number); }
+  CacheWay cache_way() const override { return role_ == PairRole::none ? CacheWay::none : CacheWay::read; }
   bool waits_for_transfers() const override { return reading_ > 0 || !kept_blocks_.empty(); }
 
   const Request& request(Id id) const override { return requests_[id]; }
