@@ -53,6 +53,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// Of any degree, and of the GPUs of a plan, at most.
+inline constexpr int kMostDegree = 1'000'000;
+
 /// The degrees, and the microbatches in flight; in the order of a plan's text.
 enum class Degree : std::uint8_t { pp, dp, kvp, cp, tpa, ep, tpf, dense_tp, in_flight };
 struct DegreeField {
