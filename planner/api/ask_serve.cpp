@@ -8,7 +8,6 @@
 
 #include "planner/api/convert_plan.hpp"
 #include "planner/api/convert_serve.hpp"
-#include "planner/engines/profile.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/trace.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -82,10 +81,9 @@ StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o) {
   return {study, possible_plan(study, q.plan)};
 }
 
-// Of a pool that prefills: under SGLang one that runs prompts alone, too.
+// Of a pool that prefills: one that runs prompts alone, too, where there are such.
 Plan prefill_plan(const Study& study, const ServeQuestion& asked) {
-  if (!study.study.engine || !same_engine(study.study.engine->name, "sglang"))
-    return possible_plan(study, asked.prefill);
+  if (!halves_apart(study.study)) return possible_plan(study, asked.prefill);
   Study prompts = study;
   const long long input = asked.input_tokens > 0 ? asked.input_tokens : study.study.served.input;
   prompts.study.batch = prefill_batch({{0, std::max(1LL, input), 1}});

@@ -124,7 +124,7 @@ void DeploymentJobs::find_plans() {
 // that have prompts alone.
 void DeploymentJobs::find_halves() {
   const std::size_t whole = kinds_.size();
-  const bool apart = half_of_pair(study_.study).disaggregated != study_.study.disaggregated;
+  const bool apart = halves_apart(study_.study);
   for (std::size_t i = 0; i < whole; ++i) {
     const Plan plan = kinds_[i].plan;
     if (no_pair(study_.study, plan, plan)) continue;

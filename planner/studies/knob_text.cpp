@@ -76,4 +76,10 @@ void unknown_knob(const std::string& text, const KnobParts& parts, const std::ve
   knob_fault(text, 0, "unknown knob " + parts.name, expected_one_of(parts.name, names));
 }
 
+void decoders_knob(const std::string& text, const KnobParts& parts) {
+  knob_fault(text, 0, parts.name + " is of a server that decodes for another, and does nothing elsewhere",
+             {fmt::format("expected {} beside a pool of its own for prompts ({})", argument_name("knob"),
+                          argument_name("prefill"))});
+}
+
 }  // namespace shardline

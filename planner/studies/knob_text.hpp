@@ -15,6 +15,7 @@ struct KnobText {
   const char* name;
   std::uint32_t Knobs::*number = nullptr;
   bool may_be_none = false;  // 0
+  bool of_decoder = false;   // of a server that decodes for another alone
   bool Knobs::*flag = nullptr;
   double Knobs::*part = nullptr;
   /// The words, and what sets the value of a word's index.
@@ -36,13 +37,17 @@ double knob_part(const std::string& text, const KnobParts& parts);
 std::size_t knob_word(const std::string& text, const KnobParts& parts, const std::vector<std::string>& words);
 [[noreturn]] void unknown_knob(const std::string& text, const KnobParts& parts,
                                const std::vector<std::string>& names);
+[[noreturn]] void decoders_knob(const std::string& text, const KnobParts& parts);
 
-/// Sets the option that the text names. Throws UserError with the place of what is wrong.
+/// Sets the option that the text names, of a server that decodes for another or not. Throws UserError with
+/// the place of what is wrong.
 template <class Knobs>
-void set_knob(Knobs& knobs, const std::vector<KnobText<Knobs>>& known, const std::string& text) {
+void set_knob(Knobs& knobs, const std::vector<KnobText<Knobs>>& known, const std::string& text,
+              bool decoder = false) {
   const KnobParts parts = knob_parts(text);
   for (const KnobText<Knobs>& k : known) {
     if (parts.name != k.name) continue;
+    if (k.of_decoder && !decoder) decoders_knob(text, parts);
     if (k.number != nullptr) knobs.*k.number = knob_number(text, parts, k.may_be_none);
     if (k.flag != nullptr) knobs.*k.flag = knob_flag(text, parts);
     if (k.part != nullptr) knobs.*k.part = knob_part(text, parts);

@@ -115,7 +115,8 @@ class RequestService::Plays {
   ServiceKnobs knobs_of(const std::vector<std::string>& overrides, PairRole role) const {
     if (server_ == ServerOf::both) return service_knobs(study_.study, q_.plan, overrides, mean_);
     if (server_ == ServerOf::prompts) role = PairRole::prefills;
-    return pair_knobs(study_.study, q_.plan, role, overrides, mean_);
+    return pair_knobs(study_.study, q_.plan, role,
+                      role == PairRole::prefills ? knobs_of_prefill(overrides) : overrides, mean_);
   }
 
  private:
@@ -129,7 +130,7 @@ class RequestService::Plays {
     q_.prefill.reset();
     pools_.reset();
     if (pools.prefill_replicas == 0) return;
-    q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, pools.knobs, 0};
+    q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, knobs_of_prefill(pools.knobs), 0};
     pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
                                          PairPools::Known{&pools.prefill->times(), pools.rates});
   }

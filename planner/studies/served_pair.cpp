@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "planner/engines/profile.hpp"
 #include "planner/engines/prompt_step.hpp"
@@ -25,8 +26,6 @@ double mean_of(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-bool of_sglang(const Case& c) { return c.engine && same_engine(c.engine->name, "sglang"); }
-
 bool says(const std::vector<std::string>& overrides, const char* name) {
   return std::any_of(overrides.begin(), overrides.end(),
                      [&](const std::string& text) { return knob_parts(text).name == name; });
@@ -47,19 +46,30 @@ void agree(Knobs& mine, Knobs& other, std::uint32_t Knobs::*block, std::uint32_t
 
 }  // namespace
 
+bool halves_apart(const Case& c) { return c.engine && same_engine(c.engine->name, "sglang"); }
+
 Case half_of_pair(const Case& c) {
   Case half = c;
-  half.disaggregated = half.disaggregated || of_sglang(c);
+  half.disaggregated = half.disaggregated || halves_apart(c);
   return half;
+}
+
+std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_both) {
+  std::vector<std::string> out;
+  std::copy_if(of_both.begin(), of_both.end(), std::back_inserter(out), [](const std::string& text) {
+    const std::string name = knob_parts(text).name;
+    return name != kReservedTokens && name != kExtraSlots;
+  });
+  return out;
 }
 
 ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
                         const std::vector<std::string>& overrides, long long mean_tokens) {
-  if (!of_sglang(c)) return service_knobs(c, plan, overrides, mean_tokens);
+  if (!halves_apart(c)) return service_knobs(c, plan, overrides, mean_tokens, role);
   std::vector<std::string> all{fmt::format("page_size={}", kPromptPage)};
   if (plan.cp > 1 && c.engine->context.one_prompt) all.emplace_back("prefill_max_requests=1");
   all.insert(all.end(), overrides.begin(), overrides.end());
-  ServiceKnobs out = service_knobs(half_of_pair(c), plan, all, mean_tokens);
+  ServiceKnobs out = service_knobs(half_of_pair(c), plan, all, mean_tokens, role);
   if (role != PairRole::decodes) return out;
   auto& knobs = std::get<SglangKnobs>(out.of);
   knobs.disable_radix_cache = true;
@@ -93,7 +103,7 @@ TransferRates handoff_rates(const Case& study, const Plan& prefill, const Plan& 
 }
 
 std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode) {
-  if (!c.engine || (!of_sglang(c) && !same_engine(c.engine->name, "vllm")))
+  if (!c.engine || (!halves_apart(c) && !same_engine(c.engine->name, "vllm")))
     return "pairs of pools are played under the rules of vLLM's connector and of SGLang's disaggregation, "
            "those of TensorRT-LLM are not built yet: " +
            argument_given("engine", "vllm") + " or " + argument_given("engine", "sglang");
@@ -120,7 +130,7 @@ PairPools::PairPools(const Study& study, const PrefillQuestion& question, const 
   const Case& c = study.study;
   if (const auto reason = no_pair(c, question.plan, decode))
     throw UserError(fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.plan), *reason));
-  const bool sglang = of_sglang(c);
+  const bool sglang = halves_apart(c);
   require_play(c, question.plan, sglang);
   if (sglang && question.max_local > 0)
     throw UserError(
@@ -191,7 +201,7 @@ ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) 
   const auto reads = static_cast<double>(run.transfer.count());
   out.tokens_read = reads > 0 ? static_cast<double>(run.tokens_read) / reads : 0;
   out.given_up = run.given_up;
-  out.sends = std::holds_alternative<SglangKnobs>(decode_.of);
+  out.sends = run.way == CacheWay::sent;
   out.local_prefills = run.local_prefills;
   return out;
 }

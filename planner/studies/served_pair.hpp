@@ -42,6 +42,11 @@ struct ServedPair {
   std::uint64_t preemptions = 0;             // of prompts
 };
 
+/// Whether servers of a pair are others than servers that do both, those that prefill and those that decode
+/// each with knobs and memory of its own, so that plans that have prompts alone are among the former: under
+/// SGLang. Under vLLM either is a server like others.
+bool halves_apart(const Case& c);
+
 /// The case of a server of a pair: what it computes and keeps where it does only one of both.
 Case half_of_pair(const Case& c);
 
@@ -50,6 +55,9 @@ Case half_of_pair(const Case& c);
 /// that run that the engine gives it.
 ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
                         const std::vector<std::string>& overrides, long long mean_tokens);
+
+/// Those of settings for both pools that the one that prefills has.
+std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_both);
 
 /// Why the plans cannot be played as a pair; nothing where they can.
 std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode);

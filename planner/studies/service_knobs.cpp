@@ -14,7 +14,7 @@
 #include "planner/search/memory.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
-#include "planner/studies/knob_text.hpp"
+#include "planner/studies/knob_tables.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
@@ -26,78 +26,6 @@ namespace {
 double cache_bytes(Case c, const Plan& plan, long long tokens) {
   c.batch = decode_batch(tokens);
   return memory_use(c, plan).kv.value;
-}
-
-const std::vector<KnobText<VllmKnobs>>& texts_of(const VllmKnobs& /*unused*/) {
-  using K = VllmKnobs;
-  static const std::vector<KnobText<K>> known{
-      {.name = "max_num_batched_tokens", .number = &K::max_num_batched_tokens},
-      {.name = "max_num_seqs", .number = &K::max_num_seqs},
-      {.name = "long_prefill_token_threshold",
-       .number = &K::long_prefill_token_threshold,
-       .may_be_none = true},
-      {.name = "block_size", .number = &K::block_size},
-      {.name = "max_model_len", .number = &K::max_model_len},
-      {.name = "num_gpu_blocks", .number = &K::num_gpu_blocks},
-      {.name = "async_scheduling", .flag = &K::async_scheduling},
-      {.name = "enable_chunked_prefill", .flag = &K::enable_chunked_prefill},
-      {.name = "enable_prefix_caching", .flag = &K::enable_prefix_caching},
-      {.name = "scheduler_reserve_full_isl", .flag = &K::scheduler_reserve_full_isl},
-  };
-  return known;
-}
-
-const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/) {
-  using K = SglangKnobs;
-  static const std::vector<KnobText<K>> known{
-      {.name = "chunked_prefill_size", .number = &K::chunked_prefill_size, .may_be_none = true},
-      {.name = "max_prefill_tokens", .number = &K::max_prefill_tokens},
-      {.name = "prefill_max_requests", .number = &K::prefill_max_requests, .may_be_none = true},
-      {.name = "max_running_requests", .number = &K::max_running_requests},
-      {.name = "page_size", .number = &K::page_size},
-      {.name = "context_length", .number = &K::context_length},
-      {.name = "max_total_tokens", .number = &K::max_total_tokens},
-      {.name = "schedule_conservativeness", .part = &K::schedule_conservativeness},
-      {.name = "init_new_token_ratio", .part = &K::init_new_token_ratio},
-      {.name = "min_new_token_ratio_factor", .part = &K::min_new_token_ratio_factor},
-      {.name = "new_token_ratio_decay_steps", .number = &K::new_token_ratio_decay_steps},
-      {.name = "clip_max_new_tokens_estimation", .number = &K::clip_max_new_tokens_estimation},
-      {.name = "retract_decode_steps", .number = &K::retract_decode_steps, .may_be_none = true},
-      {.name = "disable_overlap_schedule", .flag = &K::disable_overlap_schedule},
-      {.name = "enable_mixed_chunk", .flag = &K::enable_mixed_chunk},
-      {.name = kReservedTokens, .number = &K::num_reserved_decode_tokens, .may_be_none = true},
-      {.name = kExtraSlots, .number = &K::disaggregation_decode_extra_slots, .may_be_none = true},
-      {.name = "disable_radix_cache", .flag = &K::disable_radix_cache},
-  };
-  return known;
-}
-
-const std::vector<KnobText<TrtllmKnobs>>& texts_of(const TrtllmKnobs& /*unused*/) {
-  using K = TrtllmKnobs;
-  static const std::vector<KnobText<K>> known{
-      {.name = "capacity_scheduler_policy",
-       .words = {"GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH"},
-       .choose = [](K& k, std::size_t i) { k.capacity_scheduler_policy = static_cast<TrtllmPolicy>(i); }},
-      {.name = "context_chunking_policy",
-       .words = {"FIRST_COME_FIRST_SERVED", "EQUAL_PROGRESS"},
-       .choose = [](K& k, std::size_t i) { k.context_chunking_policy = static_cast<TrtllmChunking>(i); }},
-      {.name = "max_batch_size", .number = &K::max_batch_size},
-      {.name = "max_num_tokens", .number = &K::max_num_tokens},
-      {.name = "batch_wait_timeout_iters", .number = &K::batch_wait_timeout_iters, .may_be_none = true},
-      {.name = "batch_wait_max_tokens_ratio", .part = &K::batch_wait_max_tokens_ratio},
-      {.name = "tokens_per_block", .number = &K::tokens_per_block},
-      {.name = "max_seq_len", .number = &K::max_seq_len},
-      {.name = "blocks", .number = &K::blocks},
-      {.name = "disable_overlap_scheduler", .flag = &K::disable_overlap_scheduler},
-      {.name = "enable_chunked_prefill", .flag = &K::enable_chunked_prefill},
-      {.name = "enable_block_reuse", .flag = &K::enable_block_reuse},
-  };
-  return known;
-}
-
-template <class Knobs>
-void set_knobs(Knobs& knobs, const std::vector<std::string>& overrides) {
-  for (const std::string& text : overrides) set_knob(knobs, texts_of(knobs), text);
 }
 
 // Blocks of so many tokens for requests of `mean` tokens each. What a layer keeps whatever a request's length
@@ -177,7 +105,7 @@ void of_one_group(SglangKnobs& knobs, std::uint32_t groups) {
 }
 
 SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                         long long mean_tokens) {
+                         long long mean_tokens, bool decoder) {
   SglangKnobs knobs;
   const Device& device = c.system.device;
   knobs.chunked_prefill_size = static_cast<std::uint32_t>(c.engine->tokens_of_step(device));
@@ -185,7 +113,7 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   // (sgl-project/sglang, server_args.py: "TensorRT-LLM MHA only supports page_size of 16, 32 or 64").
   knobs.page_size = architecture_of(device) == Architecture::blackwell ? 64 : 1;
   knobs.max_running_requests = knobs.context_length = knobs.max_total_tokens = 0;
-  set_knobs(knobs, overrides);
+  set_knobs(knobs, overrides, decoder);
   if (plan.dp > 1) of_one_group(knobs, static_cast<std::uint32_t>(plan.dp));
   knobs.page_size = on_sharers(knobs.page_size, sharers_of(c, plan));
   if (knobs.max_total_tokens == 0) {
@@ -324,10 +252,11 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
 }
 
 ServiceKnobs service_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,
-                           long long mean_tokens) {
+                           long long mean_tokens, PairRole role) {
   Plan plan = asked;
   plan.batch = 1;
-  if (same_engine(c.engine->name, "sglang")) return {sglang_knobs(c, plan, overrides, mean_tokens)};
+  if (same_engine(c.engine->name, "sglang"))
+    return {sglang_knobs(c, plan, overrides, mean_tokens, role == PairRole::decodes)};
   if (same_engine(c.engine->name, "trtllm")) return {trtllm_knobs(c, plan, overrides, mean_tokens)};
   SL_CHECK(same_engine(c.engine->name, "vllm"), "an engine whose requests are played has a scheduler");
   return {vllm_knobs(c, plan, overrides, mean_tokens)};

@@ -47,10 +47,11 @@ ReplicaGroups groups_of(const ServiceKnobs& knobs, const Plan& plan);
 
 /// The knobs of a server of the plan, of each attention group: the engine's defaults for the device, the
 /// blocks that memory has room for beside weights when requests are `mean_tokens` long, and the longest
-/// request. `overrides`: "max_num_seqs=256". Throws UserError of names and values, and where not one request
-/// fits. There is a scheduler of the engine (no_play).
+/// request. `overrides`: "max_num_seqs=256". Throws UserError of names and values, of options that such a
+/// server of a pair, or of none, does not have, and where not one request fits. There is a scheduler of the
+/// engine (no_play).
 ServiceKnobs service_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                           long long mean_tokens);
+                           long long mean_tokens, PairRole role = PairRole::none);
 
 /// The same where the engine is vLLM.
 VllmKnobs vllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,

@@ -122,8 +122,6 @@ TEST(ServiceLaunch, P20EveryKnobIsTold) {
            {"sglang", "new_token_ratio_decay_steps=300", "SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS", "300"},
            {"sglang", "clip_max_new_tokens_estimation=2048", "SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION", "2048"},
            {"sglang", "retract_decode_steps=10", "SGLANG_RETRACT_DECODE_STEPS", "10"},
-           {"sglang", "num_reserved_decode_tokens=256", "--num-reserved-decode-tokens", "256"},
-           {"sglang", "disaggregation_decode_extra_slots=8", "--disaggregation-decode-extra-slots", "8"},
            {"sglang", "disable_overlap_schedule=true", "--disable-overlap-schedule", "true"},
            {"sglang", "enable_mixed_chunk=true", "--enable-mixed-chunk", "true"},
            {"sglang", "disable_radix_cache=true", "--disable-radix-cache", "true"},

@@ -235,6 +235,20 @@ TEST(Deployment, P35WhatABoundOfAHalfRulesOutMisses) {
   }
 }
 
+// What was found is what serve plays.
+void expect_served_alike(const Study& study, const DeploymentQuestion& q, const PlayedDeployment& found) {
+  ServiceQuestion again = q.load;
+  const ServiceQuestion& best = found.answer.question;
+  again.plan = best.plan;
+  again.replicas = best.replicas;
+  again.prefill = best.prefill;
+  again.knobs = best.knobs;
+  const ServiceAnswer served = serve_requests(study, again, [](std::uint64_t, std::uint64_t) {});
+  EXPECT_TRUE(served.load.met);
+  EXPECT_EQ(served.load.seconds, found.answer.load.seconds);
+  EXPECT_EQ(served.load.goodput, found.answer.load.goodput);
+}
+
 // Prompts on small replicas and answers on a large one need fewer GPUs than replicas that do both; what was
 // found is what serve plays.
 TEST(Deployment, P35PairsMayBeCheaper) {
@@ -254,16 +268,9 @@ TEST(Deployment, P35PairsMayBeCheaper) {
   EXPECT_LT(any.cheapest.front().gpus(), one.cheapest.front().gpus());
   EXPECT_EQ(one.certificate.pairs, 0U);
   EXPECT_EQ(sum(any.certificate), any.certificate.candidates);
-  const ServiceQuestion& best = any.cheapest.front().answer.question;
-  ASSERT_TRUE(best.prefill);
-  ServiceQuestion again = q.load;
-  again.plan = best.plan;
-  again.replicas = best.replicas;
-  again.prefill = best.prefill;
-  const ServiceAnswer served = serve_requests(study, again, [](std::uint64_t, std::uint64_t) {});
-  EXPECT_TRUE(served.load.met);
-  EXPECT_EQ(served.load.seconds, any.cheapest.front().answer.load.seconds);
-  EXPECT_EQ(served.load.goodput, any.cheapest.front().answer.load.goodput);
+  const PlayedDeployment& best = any.cheapest.front();
+  ASSERT_TRUE(best.answer.question.prefill);
+  expect_served_alike(study, q, best);
 }
 
 // Under SGLang ranks that have prompts alone may share them. What was found is what serve plays.
@@ -278,7 +285,7 @@ TEST(Deployment, P35PromptsOfPairsMayBeSharedByRanks) {
   q.load.targets = parse_targets("t", "ttft p90 10 s, tpot p90 30 ms");
   q.pools = PoolsAsked::two;
   const DeploymentAnswer found_pairs = found(study, q);
-  EXPECT_EQ(found_pairs.certificate.plans > 0, true);
+  EXPECT_GT(found_pairs.certificate.plans, 0U);
   EXPECT_EQ(sum(found_pairs.certificate), found_pairs.certificate.candidates);
   ASSERT_FALSE(found_pairs.cheapest.empty());
   int shared = 0;
@@ -288,14 +295,7 @@ TEST(Deployment, P35PromptsOfPairsMayBeSharedByRanks) {
     EXPECT_TRUE(strategy(best.plan.strategy).decodes);
     if (strategy(best.prefill->plan.strategy).decodes) continue;
     ++shared;
-    ServiceQuestion again = q.load;
-    again.plan = best.plan;
-    again.replicas = best.replicas;
-    again.prefill = best.prefill;
-    const ServiceAnswer served = serve_requests(study, again, [](std::uint64_t, std::uint64_t) {});
-    EXPECT_TRUE(served.load.met);
-    EXPECT_EQ(served.load.seconds, d.answer.load.seconds);
-    EXPECT_EQ(served.load.goodput, d.answer.load.goodput);
+    expect_served_alike(study, q, d);
   }
   EXPECT_GT(shared, 0);
 }
@@ -325,6 +325,25 @@ TEST(Deployment, P35TheSameForAnyNumberOfThreads) {
   EXPECT_FALSE(of_threads[0].empty());
   EXPECT_EQ(of_threads[0], of_threads[1]);
   EXPECT_EQ(of_threads[0], of_threads[2]);
+}
+
+// A setting of servers that decode for others is none of one pool, and of pairs those have it alone.
+TEST(Deployment, P35SettingsOfOneHalfAreOfPairs) {
+  const Study study = study_of("llama-3.1-8b", "h100-hgx", "sglang", 2, 2000, 100);
+  DeploymentQuestion q = small_question(2, 4, 100, "ttft p90 1 s");
+  q.knobs = knob_settings({"num_reserved_decode_tokens=100,512"});
+  const DeploymentAnswer a = found(study, q);
+  EXPECT_TRUE(a.knobs_refused.empty());
+  EXPECT_EQ(a.certificate.plans, 0U);
+  ASSERT_EQ(a.cheapest.size(), 2U);
+  for (const PlayedDeployment& d : a.cheapest) {
+    ASSERT_TRUE(d.answer.question.prefill);
+    EXPECT_TRUE(d.answer.question.prefill->knobs.empty());
+    EXPECT_EQ(d.answer.question.knobs.size(), 1U);
+    expect_served_alike(study, q, d);
+  }
+  q.pools = PoolsAsked::one;
+  EXPECT_THROW(found(study, q), UserError);
 }
 
 TEST(Deployment, P35KnobsAreAllCombinations) {

@@ -287,6 +287,23 @@ TEST(RequestService, R14PlacesOfAServerThatDecodes) {
   EXPECT_EQ(places({"max_running_requests=32", "disaggregation_decode_extra_slots=5"}), 5U);
 }
 
+// Options of a server that decodes for another are nobody else's: there they would do nothing.
+TEST(RequestService, R14OptionsOfAServerThatDecodesAreRefusedElsewhere) {
+  const Study study = study_of_line("sglang");
+  const Plan plan = question(study).plan;
+  for (const char* const knob : {"num_reserved_decode_tokens=100", "disaggregation_decode_extra_slots=5"}) {
+    const std::vector<std::string> knobs{"max_running_requests=9", knob};
+    const auto one_pool = [&] { service_knobs(study.study, plan, knobs, 2304); };
+    const auto prefills = [&] { pair_knobs(study.study, plan, PairRole::prefills, knobs, 2304); };
+    EXPECT_THAT(fault(one_pool), HasSubstr("is of a server that decodes for another"));
+    EXPECT_THAT(fault(prefills), HasSubstr("is of a server that decodes for another"));
+    EXPECT_EQ(knobs_of_prefill(knobs), std::vector<std::string>{"max_running_requests=9"});
+  }
+  const ServiceKnobs k =
+      pair_knobs(study.study, plan, PairRole::decodes, {"num_reserved_decode_tokens=100"}, 2304);
+  EXPECT_EQ(std::get<SglangKnobs>(k.of).num_reserved_decode_tokens, 100U);
+}
+
 TEST(RequestService, RefusesByName) {
   const Study vllm = study_of_line(), other = study_of_line("sglang"), bare = study_of_line("ideal");
   const Plan tensor = possible_plan(vllm, "tensor:tpa=2,tpf=2");

@@ -1,0 +1,99 @@
+#include "planner/studies/knob_tables.hpp"
+
+#include "planner/studies/knob_text.hpp"
+
+namespace shardline {
+
+namespace {
+
+const std::vector<KnobText<VllmKnobs>>& texts_of(const VllmKnobs& /*unused*/) {
+  using K = VllmKnobs;
+  static const std::vector<KnobText<K>> known{
+      {.name = "max_num_batched_tokens", .number = &K::max_num_batched_tokens},
+      {.name = "max_num_seqs", .number = &K::max_num_seqs},
+      {.name = "long_prefill_token_threshold",
+       .number = &K::long_prefill_token_threshold,
+       .may_be_none = true},
+      {.name = "block_size", .number = &K::block_size},
+      {.name = "max_model_len", .number = &K::max_model_len},
+      {.name = "num_gpu_blocks", .number = &K::num_gpu_blocks},
+      {.name = "async_scheduling", .flag = &K::async_scheduling},
+      {.name = "enable_chunked_prefill", .flag = &K::enable_chunked_prefill},
+      {.name = "enable_prefix_caching", .flag = &K::enable_prefix_caching},
+      {.name = "scheduler_reserve_full_isl", .flag = &K::scheduler_reserve_full_isl},
+  };
+  return known;
+}
+
+const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/) {
+  using K = SglangKnobs;
+  static const std::vector<KnobText<K>> known{
+      {.name = "chunked_prefill_size", .number = &K::chunked_prefill_size, .may_be_none = true},
+      {.name = "max_prefill_tokens", .number = &K::max_prefill_tokens},
+      {.name = "prefill_max_requests", .number = &K::prefill_max_requests, .may_be_none = true},
+      {.name = "max_running_requests", .number = &K::max_running_requests},
+      {.name = "page_size", .number = &K::page_size},
+      {.name = "context_length", .number = &K::context_length},
+      {.name = "max_total_tokens", .number = &K::max_total_tokens},
+      {.name = "schedule_conservativeness", .part = &K::schedule_conservativeness},
+      {.name = "init_new_token_ratio", .part = &K::init_new_token_ratio},
+      {.name = "min_new_token_ratio_factor", .part = &K::min_new_token_ratio_factor},
+      {.name = "new_token_ratio_decay_steps", .number = &K::new_token_ratio_decay_steps},
+      {.name = "clip_max_new_tokens_estimation", .number = &K::clip_max_new_tokens_estimation},
+      {.name = "retract_decode_steps", .number = &K::retract_decode_steps, .may_be_none = true},
+      {.name = "disable_overlap_schedule", .flag = &K::disable_overlap_schedule},
+      {.name = "enable_mixed_chunk", .flag = &K::enable_mixed_chunk},
+      {.name = kReservedTokens,
+       .number = &K::num_reserved_decode_tokens,
+       .may_be_none = true,
+       .of_decoder = true},
+      {.name = kExtraSlots,
+       .number = &K::disaggregation_decode_extra_slots,
+       .may_be_none = true,
+       .of_decoder = true},
+      {.name = "disable_radix_cache", .flag = &K::disable_radix_cache},
+  };
+  return known;
+}
+
+const std::vector<KnobText<TrtllmKnobs>>& texts_of(const TrtllmKnobs& /*unused*/) {
+  using K = TrtllmKnobs;
+  static const std::vector<KnobText<K>> known{
+      {.name = "capacity_scheduler_policy",
+       .words = {"GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH"},
+       .choose = [](K& k, std::size_t i) { k.capacity_scheduler_policy = static_cast<TrtllmPolicy>(i); }},
+      {.name = "context_chunking_policy",
+       .words = {"FIRST_COME_FIRST_SERVED", "EQUAL_PROGRESS"},
+       .choose = [](K& k, std::size_t i) { k.context_chunking_policy = static_cast<TrtllmChunking>(i); }},
+      {.name = "max_batch_size", .number = &K::max_batch_size},
+      {.name = "max_num_tokens", .number = &K::max_num_tokens},
+      {.name = "batch_wait_timeout_iters", .number = &K::batch_wait_timeout_iters, .may_be_none = true},
+      {.name = "batch_wait_max_tokens_ratio", .part = &K::batch_wait_max_tokens_ratio},
+      {.name = "tokens_per_block", .number = &K::tokens_per_block},
+      {.name = "max_seq_len", .number = &K::max_seq_len},
+      {.name = "blocks", .number = &K::blocks},
+      {.name = "disable_overlap_scheduler", .flag = &K::disable_overlap_scheduler},
+      {.name = "enable_chunked_prefill", .flag = &K::enable_chunked_prefill},
+      {.name = "enable_block_reuse", .flag = &K::enable_block_reuse},
+  };
+  return known;
+}
+
+template <class Knobs>
+void set_all(Knobs& knobs, const std::vector<std::string>& overrides, bool decoder) {
+  for (const std::string& text : overrides) set_knob(knobs, texts_of(knobs), text, decoder);
+}
+
+}  // namespace
+
+void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides) {
+  set_all(knobs, overrides, false);
+}
+void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, bool decoder) {
+  set_all(knobs, overrides, decoder);
+}
+void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides) {
+  set_all(knobs, overrides, false);
+}
+
+}  // namespace shardline
