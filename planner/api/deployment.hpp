@@ -122,7 +122,8 @@ struct Fields<DeploymentSearch> {
     field("cheapest", &D::cheapest, "all that meet, on the fewest GPUs on which any does; most room first");
     field("nearest", &D::nearest, "where none meets: what comes closest, on as many GPUs as there are");
     field("plans", &D::plans, "shardings that the engine starts and that requests can be played on");
-    field("pairs", &D::pairs, "of these plans, one for prompts and one for answers, that can be played");
+    field("pairs", &D::pairs,
+          "of a plan for prompts, which may run nothing else, and one for answers, that can be played");
     field("no_pairs", &D::no_pairs, "why there is none; empty: there are some, or one pool was asked for");
     field("candidates", &D::candidates, "plans or pairs x knobs x replicas on at most so many GPUs");
     field("dearer", &D::dearer, "of them, on more GPUs than the answer: not looked at");

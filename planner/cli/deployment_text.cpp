@@ -91,7 +91,7 @@ std::string certificate_text(const DeploymentAnswer& a) {
       parts.push_back(fmt::format("{} by {}", c.ruled_out[i], to_string(static_cast<RuledOut>(i))));
   std::string out =
       fmt::format("certificate: {} candidates of {} plan{}{}, ", c.candidates, c.plans,
-                  c.plans == 1 ? "" : "s", c.pairs > 0 ? fmt::format(" and {} pairs of them", c.pairs) : "");
+                  c.plans == 1 ? "" : "s", c.pairs > 0 ? fmt::format(" and {} pairs of plans", c.pairs) : "");
   if (c.dearer > 0) out += fmt::format("{} on more GPUs not looked at; ", c.dearer);
   out += parts.empty() ? "none misses" : fmt::format("ruled out {}", fmt::join(parts, ", "));
   return out + fmt::format("; {} requests played", c.requests);

@@ -183,8 +183,7 @@ std::string pair_text(const ServedPair& p) {
       "TTFT {}on average: {}, {}, {}, {}; of a request {:.0f} tokens of cache go over links, which are full "
       "for {} "
       "of the time at senders and {} at receivers; replicas that prefill work {} of the time, those that "
-      "decode "
-      "{}; KV of the former {} held at most, {} preemptions there",
+      "decode {}; KV of the former {} held at most, {} preemptions there",
       p.local_prefills > 0 ? "of those handed over " : "",
       p.sends ? part_text("room", p.room) : part_text("prompt", p.prompt),
       p.sends ? part_text("prompt", p.prompt) : part_text("room", p.room), part_text("transfer", p.transfer),
@@ -207,8 +206,8 @@ std::string sends_line(const ServiceKnobs& decode, const ServiceKnobs& prefill) 
   const auto &to = std::get<SglangKnobs>(decode.of), &from = std::get<SglangKnobs>(prefill.of);
   return fmt::format(
       "hand-offs as SGLang's servers send them: a prompt begins when it has room where it is answered, "
-      "beside "
-      "{} tokens for each request there, on {} places beside those that run; pages go when the step that "
+      "beside {} tokens for each request there, on {} places beside those that run; pages go when the step "
+      "that "
       "computed them has ended{}",
       to.num_reserved_decode_tokens, to.disaggregation_decode_extra_slots,
       from.prefill_max_requests > 0

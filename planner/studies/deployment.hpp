@@ -60,7 +60,7 @@ struct PlayedDeployment {
 /// What was looked at. Candidates on more GPUs than the answer are not looked at: they cost more.
 struct DeploymentCertificate {
   std::uint64_t plans = 0;       // shardings that the engine starts and that can be played
-  std::uint64_t pairs = 0;       // of these plans, one for prompts and one for answers, that can be played
+  std::uint64_t pairs = 0;       // of a plan for prompts, maybe for nothing else, and one for answers
   std::uint64_t candidates = 0;  // plans or pairs x knobs x replicas on at most so many GPUs as asked for
   std::uint64_t dearer = 0;      // on more GPUs than the answer
   std::array<std::uint64_t, kRuledOut> ruled_out{};

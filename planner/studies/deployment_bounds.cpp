@@ -44,7 +44,6 @@ DeploymentBounds::DeploymentBounds(const RequestService& service, const ServiceK
                                    BoundedWork work)
     : service_(service),
       question_(question),
-      work_(work),
       groups_(std::max(1, question.plan.dp)),
       budget_(knobs.step_tokens()),
       found_(load.shared && knobs.finds()),
@@ -62,7 +61,7 @@ DeploymentBounds::DeploymentBounds(const RequestService& service, const ServiceK
   at_once_ = found_ ? knobs.requests()
                     : std::clamp<std::int64_t>(static_cast<std::int64_t>(tokens / shortest) + 1, 1,
                                                static_cast<std::int64_t>(knobs.requests()));
-  look_at_work();
+  look_at_work(work);
   look_at_targets();
 }
 
@@ -103,7 +102,7 @@ Seconds DeploymentBounds::least_tpot(double quantile) const {
 
 // The least seconds of a group per token: a step of more than n tokens takes no less than one of n, so that
 // between two numbers that are looked at none is shorter than the smaller one's time over the larger one.
-void DeploymentBounds::look_at_work() {
+void DeploymentBounds::look_at_work(BoundedWork work) {
   constexpr double kApart = 1.1;
   if (prompts_.empty()) return;
   const auto least = [&](std::int64_t most, auto time) {
@@ -117,7 +116,7 @@ void DeploymentBounds::look_at_work() {
   };
   const std::int64_t shortest = prompts_.front();
   // The pairs of a step are fewest where its prompts are shortest, none of which has a beginning in cache.
-  if (!found_ && work_ != BoundedWork::answers)
+  if (!found_ && work != BoundedWork::answers)
     per_prompt_token_ = least(budget_, [&](std::int64_t tokens) {
       StepBatch batch;
       constexpr std::int64_t kMostParts = 512;
@@ -127,7 +126,7 @@ void DeploymentBounds::look_at_work() {
         batch.prompts.push_back({u32(std::min(left, part)), 0});
       return step(batch);
     });
-  if (work_ == BoundedWork::prompts) return;
+  if (work == BoundedWork::prompts) return;
   per_answer_token_ = least(at_once_, [&](std::int64_t requests) {
     StepBatch batch;
     batch.decodes = u32(requests);

@@ -31,7 +31,7 @@ class DeploymentBounds {
  private:
   Seconds step(const StepBatch& batch) const;
   Seconds prompt_alone(std::int64_t tokens) const;
-  void look_at_work();
+  void look_at_work(BoundedWork work);
   void look_at_targets();
   bool late_prompts(int replicas) const;
   bool late_answers(int replicas) const;
@@ -39,7 +39,6 @@ class DeploymentBounds {
 
   const RequestService& service_;
   const ServiceQuestion& question_;
-  const BoundedWork work_;
   int groups_ = 1;            // of attention, each with a scheduler, in a replica
   std::int64_t budget_ = 1;   // tokens of prompts in a step
   std::int64_t at_once_ = 1;  // requests that decode in a step, at most
