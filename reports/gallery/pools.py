@@ -211,8 +211,8 @@ def published_words(rows):
 
 
 def traces_table(rows):
-    out = ["| load | model | requests/s | TPOT p99, at most | together: GPUs | goodput/s/GPU | apart: GPUs | goodput/s/GPU | fewer GPUs | apart, which |",
-           "|---|---|---|---|---|---|---|---|---|---|"]
+    out = ["| load | model | requests/s | TPOT p99, at most | together: GPUs | TPOT p99 (90 %) | goodput/s/GPU | apart: GPUs | TPOT p99 (90 %) | "
+           "goodput/s/GPU | fewer GPUs | apart, which |", "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for load, (_, ttft, rates) in LOADS.items():
         for model, rate in rates.items():
             for target in TPOT_MS:
@@ -221,7 +221,9 @@ def traces_table(rows):
                 if not any(of.values()):
                     continue
                 one, two = of.get("one"), of.get("two")
-                cell = lambda b: f"{b['gpus']} | {b['per_gpu']:.3f}" if b else "none | -"
+                ms = lambda b, error: number(b["p99"] * (1 + error) * 1e3)
+                cell = lambda b: (f"{b['gpus']} | {ms(b, 0)} ({ms(b, b['low'])} to {ms(b, b['high'])}) ms | {b['per_gpu']:.3f}" if b
+                                  else "none | - | -")
                 fewer = f"{100 * (1 - two['gpus'] / one['gpus']):.0f} %" if one and two else "only apart" if two else "only together"
                 out.append(f"| {load} | {MODELS[model]} | {rate} | {target} ms | {cell(one)} | {cell(two)} | {fewer} | "
                            f"{replicas(two) if two else '-'} |")
@@ -257,14 +259,16 @@ def lengths_table(rows, form, arms, but=""):
     return "\n".join(out)
 
 
-def panel(script, title, lines, nothing):
+def panel(script, title, lines, nothing, errors):
+    """`errors`: xerrorbars or yerrorbars, of points x, y, low, high."""
     names = []
     for i, (name, colour, points) in enumerate(lines):
         if not points:
             continue
         data = f"$d{len(script)}_{i}"
-        script.append(data + " << EOD\n" + "\n".join(f"{x:.6g} {y:.6g}" for x, y in points) + "\nEOD")
-        names.append(f"{data} with linespoints lw 2 pt 7 ps 0.7 lc rgb '{colour}' notitle")
+        script.append(data + " << EOD\n" + "\n".join(" ".join(f"{v:.6g}" for v in p) for p in points) + "\nEOD")
+        names.append(f"{data} with {errors} lw 1 pt 7 ps 0.7 lc rgb '{colour}' notitle, "
+                     f"{data} with lines lw 2 lc rgb '{colour}' notitle")
     script.append(f'set title "{title}"')
     if not names:
         script.append(f"set label 1 '{nothing}' at graph 0.5,0.5 center\nplot [][0:1] NaN notitle\nunset label 1")
@@ -272,14 +276,14 @@ def panel(script, title, lines, nothing):
         script.append("plot " + ", ".join(names))
 
 
-def picture(path, columns, key, axes, panels):
+def picture(path, columns, key, axes, errors, panels):
     """Panels of one range of x, and what their colours are in a line above all of them."""
     script = [f'set terminal pngcairo size 1500,1360 font "sans,11"\nset output "{path}"',
               f"set multiplot layout 4,{columns} margins 0.06,0.985,0.05,0.925 spacing 0.07,0.08\nset grid\n{axes}"]
     for i, (name, colour) in enumerate(key):
         script.append(f"set label {10 + i} '● {name}' at screen {0.06 + 0.1 * i:.2f},0.98 tc rgb '{colour}' font 'sans,13'")
     for panel_of in panels:
-        panel(script, *panel_of)
+        panel(script, *panel_of, errors)
         for i in range(len(key)):
             script.append(f"unset label {10 + i}")
     script.append("unset multiplot")
@@ -293,12 +297,13 @@ def traces_picture(rows, path):
             lines = []
             for pools, colour in (("one", GREY), ("two", RED)):
                 best = [r["best"] for r in rows if (r["load"], r["model"], r["pools"]) == (load, model, pools) and r["best"]]
-                points = frontier([{"x": b["p99"] * 1e3, "y": b["per_gpu"]} for b in best], "x", "y")
-                lines.append((POOLS[pools], colour, [(p["x"], p["y"]) for p in points]))
+                points = frontier([{"x": b["p99"] * 1e3, "y": b["per_gpu"], **b} for b in best], "x", "y")
+                lines.append((POOLS[pools], colour,
+                              [(p["x"], p["y"], p["x"] * (1 + p["low"]), p["x"] * (1 + p["high"])) for p in points]))
             panels.append((f"{MODELS[model]}, {load}", lines, "nothing on 64 GPUs" if model in rates else "longer than the model reads"))
     picture(path, len(LOADS), [("together", GREY), ("apart", RED)],
             "set logscale x\nset xrange [10:300]\nset xtics (10,20,50,100,200)\nset yrange [0:*]\n"
-            "set xlabel 'TPOT p99, ms'\nset ylabel 'goodput, requests/s/GPU'", panels)
+            "set xlabel 'TPOT p99, ms'\nset ylabel 'goodput, requests/s/GPU'", "xerrorbars", panels)
 
 
 def lengths_picture(rows, path):
@@ -309,10 +314,12 @@ def lengths_picture(rows, path):
         for length in LENGTHS:
             of = [r for r in rows if (r["form"], r["model"], r["length"]) == (form, model, length)]
             lines = [("together", GREY, of[0]["together"])] + [(r["arm"], colours[r["arm"]], r["apart"]) for r in of]
-            lines = [(n, c, [(p["tpot"] * 1e3, p["per_gpu"]) for p in frontier(points, "tpot", "per_gpu")]) for n, c, points in lines]
+            lines = [(n, c, [(p["tpot"] * 1e3, p["per_gpu"], p["low"], p["high"]) for p in frontier(points, "tpot", "per_gpu")])
+                     for n, c, points in lines]
             panels.append((f"{MODELS[model]}, {length}", lines, "nothing on 64 GPUs"))
     picture(path, len(LENGTHS), list(colours.items()),
-            "set logscale xy\nset xrange [8:300]\nset xtics (10,20,50,100,200)\nset xlabel 'TPOT, ms'\nset ylabel 'tokens/s/GPU'", panels)
+            "set logscale xy\nset xrange [8:300]\nset xtics (10,20,50,100,200)\nset xlabel 'TPOT, ms'\nset ylabel 'tokens/s/GPU'",
+            "yerrorbars", panels)
 
 
 def main():
