@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cuda_probe/transport/loopback.hpp"
+#include "planner/layers/share.hpp"
 
 namespace shardline::testing {
 
@@ -31,6 +32,8 @@ std::vector<std::string> strategy_names() {
 bool has_kernels(const cli::VerifyCase& c) {
   const Model& m = c.study.model;
   if (c.plan[kDrafts] > 0 && has_latents(m)) return false;
+  const auto absorbed = [&](const Attention& a) { return absorbs_prompts(c.study, a, c.plan); };
+  if (std::any_of(m.attentions.begin(), m.attentions.end(), absorbed)) return false;
   return !has_local_attention(m) && !has_recurrence(m) &&
          std::none_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.index; });
 }

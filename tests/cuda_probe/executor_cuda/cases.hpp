@@ -16,7 +16,7 @@ cli::CaseSizes device_sizes();
 /// Of those that device executors can run.
 std::vector<std::string> strategy_names();
 /// Whether our kernels compute the case: every query sees all keys before it (no window, no chunk, no sinks,
-/// no index, no state), and a request has one query over latents, none with drafts.
+/// no index, no state), and a request has one query over latents: no drafts, no prompt that attends to them.
 bool has_kernels(const cli::VerifyCase& c);
 /// About `count` cases of each kind of heads that the strategy has, spread over the grid.
 std::vector<cli::VerifyCase> sampled(const std::string& strategy, std::size_t count);
