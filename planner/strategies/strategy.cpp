@@ -266,7 +266,9 @@ std::optional<std::string> check_plan(const Case& c, const Plan& p) {
   // Context-parallel ranks hold whole copies of the FFN, or share its experts.
   const bool shared_experts = s.context_parallel() && p.ep * p.tpf == p.cp * p.tpa && p.tpf <= p.tpa;
   if (p.ep * p.tpf != ffn_ranks && !shared_experts) {
-    return fmt::format("ep*tpf is {} but {} ranks share the FFN", p.ep * p.tpf, ffn_ranks);
+    const bool by_experts = has_experts(m) && ffn_ranks <= least_experts(m);
+    return fmt::format("ep*tpf is {} but {} ranks share the FFN, for instance as tpf={}{}", p.ep * p.tpf,
+                       ffn_ranks, ffn_ranks, by_experts ? fmt::format(" or ep={}", ffn_ranks) : "");
   }
   if (p.dense_tp > 0 && p.dense_tp != p.group() && p.dense_tp != p.ranks_per_stage() &&
       (p.dense_tp != 1 || p.dp == 1)) {

@@ -56,7 +56,9 @@ class TargetText {
     LatencyTarget out;
     if (!name_of(of, out.of)) {
       static const std::vector<std::string> kNames{"ttft", "tpot", "itl", "e2e"};
-      return fault(of_at, "unknown latency " + of, expected_one_of(of, kNames));
+      std::vector<std::string> details = expected_one_of(of, kNames);
+      details.emplace_back(kForInstance);
+      return fault(of_at, "unknown latency " + of, std::move(details));
     }
     const auto [part, part_at] = word(at, end);
     const std::string_view digits = std::string_view(part).substr(std::min<std::size_t>(1, part.size()));
