@@ -122,9 +122,8 @@ Why goals are missed, as far as it is known. GEMM: rows of SGLang on all GPUs, a
 scatter by as much as the goal ("Scatter of the tables"); static FP8 there is a difference of two such
 rows, as is quantisation by vLLM, of .4 to .7 us. Experts: libraries' tuners choose slow kernels for whole curves
 on Hopper ("Slow tactics"), and kernels that were measured on two or three models say little of a fourth ("Seen"
-below, beside which most meet the goal). Sparse attention's prompts by SGLang are launched eagerly, short ones
-take what the host takes. Beyond its longest rows kernels change with the length, so that steps of one doubling
-differ in sign, and no band of earlier ones foretells the next.)";
+below, beside which most meet the goal). Beyond the longest rows kernels change with
+the length, so that steps of one doubling differ in sign, and no band of earlier ones foretells the next.)";
 
 }  // namespace
 

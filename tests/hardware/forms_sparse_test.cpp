@@ -181,7 +181,8 @@ TEST(SparseModules, H71PartsSumUpToTheBlock) {
     EXPECT_EQ(parts.index > 0, l.index_heads > 0);
     EXPECT_EQ(parts.top_k > 0, l.index_heads > 0);
     EXPECT_GT(parts.attend, 0);
-    const std::vector<double> q = with(kSparsePrefillForm, {{"host", 0.1}});
+    const std::vector<double> q =
+        with(kSparsePrefillForm, {{"host", 0.1}, {"rebuild", 0.1}, {"rebuild_request", 0.01}});
     const Shape prompt{4, 512, 100000, 32};
     const FormContext cp = context_of(kSparsePrefillForm, words);
     EXPECT_NEAR(sparse_prefill_parts(prompt, cp, q).device() / kSparsePrefillForm.seconds(prompt, cp, q), 1,
@@ -259,6 +260,24 @@ TEST(SparseModules, H72ShortPromptsTakeTheirHost) {
   EXPECT_NEAR(kSparsePrefillForm.seconds(Shape{1, 4, 4096, 128}, c, p), 1.5e-3, 1e-5);
   const Shape large{8, 4096, 65536, 128};
   EXPECT_NEAR(kSparsePrefillForm.seconds(large, c, p) / sparse_prefill_parts(large, c, p).device(), 1, 1e-4);
+}
+
+// What a row's host does beyond 65,536 cached tokens is the collector's, for each of its requests, and none
+// of the device's. Of other layers nothing changes there.
+TEST(SparseModules, H72LongPrefixesWereTimedWithTheirMetadata) {
+  const auto host = [](const Words& words, const Shape& x, double rebuild, double request) {
+    const FormContext c = context_of(kSparsePrefillForm, words);
+    const std::vector<double> p = with(
+        kSparsePrefillForm,
+        {{"host", 5000}, {"t0", 1}, {"gather", 1e-5}, {"rebuild", rebuild}, {"rebuild_request", request}});
+    const double device = sparse_prefill_parts(x, c, p).device();
+    return std::pow(std::pow(kSparsePrefillForm.seconds(x, c, p), 4) - std::pow(device, 4), 0.25);
+  };
+  EXPECT_NEAR(host(kV32, {4, 1, 65536, 128}, 300, 50), 5e-3, 1e-9);
+  EXPECT_NEAR(host(kV32, {4, 1, 65537, 128}, 300, 50), 5.5e-3, 1e-9);
+  EXPECT_NEAR(host(kV32, {1, 1, 65537, 128}, 300, 50), 5.35e-3, 1e-9);
+  const Words csa{"deepseek-v4-pro", "csa", "fp8", "bf16", "compressed_flashmla"};
+  EXPECT_NEAR(host(csa, {4, 1, 1000000, 128}, 300, 50), 5e-3, 1e-9);
 }
 
 TEST(SparseModules, H72RowsWithFewKeysSelectNone) {

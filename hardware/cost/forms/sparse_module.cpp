@@ -132,7 +132,9 @@ enum : std::size_t {
   kSelect,
   kPerSm,
   kGather,
-  kScores
+  kScores,
+  kRebuild,
+  kRebuildRequest
 };
 constexpr FormParameter kParameters[] = {
     {"host", "us", 0.1, 200, 5000},     // to launch the kernels one by one
@@ -148,11 +150,23 @@ constexpr FormParameter kParameters[] = {
     {"per_sm", "1", 0.5, 1.5, 8},       // thread blocks that select which an SM has at once
     {"gather", "ns", 1e-5, 0.1, 1000},  // of a cached token of a request, found in its pages or converted
     {"e_scores", "1", 0.05, 1, 1e4},    // of the HBM peak, a matrix of all rows and all requests' keys
+    {"rebuild", "us", 0.1, 300, 5000},  // of the host, beyond kOneTiming: to rebuild a step's metadata
+    {"rebuild_request", "us", 0.01, 20, 500},  // the same of a request
 };
 constexpr FormAxis kAxes[] = {{"rows", 2, 2}, {"keys", 2, 2}, {"heads", 2, 2}};
 
+// The collector of DSA's rows under SGLang times prompts behind more cached tokens than this in another way:
+// each call also rebuilds what the engine builds once for all layers of a step (ai-dynamo/aiconfigurator
+// 095f58a51, collector/sglang/collect_mla_module.py:1465,1824: init_forward_metadata).
+constexpr double kOneTiming = 65536;
+
+double host_of_row(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  const bool rebuilds = layer(c).cache == SparseCache::latent && x[kCached] > kOneTiming;
+  return 1e-6 * (p[kHost] + (rebuilds ? p[kRebuild] + p[kRebuildRequest] * x[kBatch] : 0));
+}
+
 double seconds(std::span<const double> x, const FormContext& c, std::span<const double> p) {
-  const double host = p[kHost] * 1e-6, device = sparse_prefill_parts(x, c, p).device();
+  const double host = host_of_row(x, c, p), device = sparse_prefill_parts(x, c, p).device();
   return std::sqrt(std::hypot(host * host, device * device));
 }
 double rows(std::span<const double> x) { return x[kBatch] * x[kNew]; }
