@@ -291,7 +291,10 @@ class TableReader {
       return;
     }
     const auto [at, fresh] = shapes_.emplace(std::move(key), times_.size());
-    if (fresh) times_.emplace_back();
+    if (fresh) {
+      times_.emplace_back();
+      table_.file_rows.push_back(line - header_);
+    }
     times_[at->second].push_back(made.microseconds);
     for (std::size_t i = 0; fresh && i < columns.size(); ++i) {
       if (columns[i].kind == ColumnKind::name || columns[i].kind == ColumnKind::optional_name) {

@@ -326,6 +326,7 @@ void leave_out(MeasurementTable& t, const std::string& file) {
   keep(t.low, kept);
   keep(t.high, kept);
   keep(t.samples, kept);
+  keep(t.file_rows, kept);
   for (const Rule* r : rules) {
     if (const auto n = counts.find(r); n != counts.end())
       t.notes.push_back(

@@ -78,6 +78,7 @@ class Parser {
   MeasurementTable run(std::size_t header) {
     read_header(header);
     text_.finish();  // without its columns no row means anything
+    header_ = header;
     reserve(text_.lines().size() - header - 1);
     CancelCheck check;  // tables have ten thousands of rows
     for (std::size_t i = header + 1; i < text_.lines().size() && !text_.hopeless(); ++i) {
@@ -238,6 +239,7 @@ class Parser {
     table_.versions.reserve(rows);
     for (auto* times : {&table_.median, &table_.low, &table_.high}) times->reserve(rows);
     table_.samples.reserve(rows);
+    table_.file_rows.reserve(rows);
   }
 
   static std::size_t hash_of(const RowCells& row) {
@@ -261,11 +263,11 @@ class Parser {
     const auto columns = table_.family->columns;
     const std::size_t earlier = shapes_.add(hash_of(row), [&](std::size_t at) { return is_row(at, row); });
     if (earlier < table_.size()) {
-      text_.fault(line, fmt::format("the shape of line {} again", line_of_[earlier] + 1),
+      text_.fault(line, fmt::format("the shape of line {} again", table_.file_rows[earlier] + header_ + 1),
                   {"expected each shape once"});
       return;
     }
-    line_of_.push_back(line);
+    table_.file_rows.push_back(line - header_);
     for (std::size_t i = 0; i < columns.size(); ++i) {
       if (is_word(columns[i])) {
         table_.words[i].push_back(std::move(row.words[i]));
@@ -291,7 +293,7 @@ class Parser {
   bool sampled_ = false;     // median and percentiles, not one value
   MeasurementTable table_;
   RowSet shapes_;
-  std::vector<std::size_t> line_of_;  // by row
+  std::size_t header_ = 0;  // its line
 };
 
 // "# key: value"

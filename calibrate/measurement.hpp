@@ -52,9 +52,13 @@ struct MeasurementTable {
   std::vector<std::string> engines, versions;
   std::vector<Seconds> median, low, high;  // low and high: 10th and 90th percentile
   std::vector<std::int64_t> samples;       // 0: one published value, low and high equal the median
-  std::vector<std::string> notes;          // what the reader left out or joined, with counts
+  // Per row, which of its file it is: from 1, behind the header. Empty of a table that no file holds.
+  std::vector<std::size_t> file_rows;
+  std::vector<std::string> notes;  // what the reader left out or joined, with counts
 
   std::size_t size() const { return median.size(); }
+  /// Which of its file a row is, though others were left out before it.
+  std::size_t file_row(std::size_t row) const { return file_rows.empty() ? row + 1 : file_rows[row]; }
   /// The column's values; SL_CHECKs its name and kind. "engine" is a column of names in every family.
   const std::vector<double>& number(std::string_view column) const;
   const std::vector<std::string>& word(std::string_view column) const;

@@ -132,6 +132,7 @@ MeasurementTable copied(const MeasurementTable& t) {
   append_asking(out.low, t.low);
   append_asking(out.high, t.high);
   append_asking(out.samples, t.samples);
+  append_asking(out.file_rows, t.file_rows);
   return out;
 }
 

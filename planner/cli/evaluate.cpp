@@ -99,9 +99,10 @@ int run(const EvaluateArguments& a, const Provenance& made_by) {
   CancelCheck check;
   for (const PredictedRow& r : result.rows) {
     check();
-    csv += fmt::format("{},{},{},{:.6g},{:.6g},{:.3f},{}\n", tables.names[r.table], r.row + 1,
-                       display(system.calibration.fits[r.fit]), r.measured * 1e6, r.predicted * 1e6,
-                       100 * (r.predicted / r.measured - 1), r.extrapolated ? "yes" : "no");
+    csv += fmt::format("{},{},{},{:.6g},{:.6g},{:.3f},{}\n", tables.names[r.table],
+                       tables.tables[r.table].file_row(r.row), display(system.calibration.fits[r.fit]),
+                       r.measured * 1e6, r.predicted * 1e6, 100 * (r.predicted / r.measured - 1),
+                       r.extrapolated ? "yes" : "no");
   }
   write_file(a.csv, csv);
   print_notes("  wrote {}\n", a.csv);

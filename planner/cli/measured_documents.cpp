@@ -96,7 +96,7 @@ api::EvaluateResult evaluate_result(const System& system, const Tables& tables, 
     check();
     out.rows.push_back(
         {tables.names[r.table],
-         r.row + 1,
+         tables.tables[r.table].file_row(r.row),
          display(c.fits[r.fit]),
          r.measured,
          {r.predicted, r.predicted * std::exp(r.band.low), r.predicted * std::exp(r.band.high)},

@@ -186,10 +186,25 @@ TEST(LeftOut, EveryTrapIsNamedWithItsReason) {
     EXPECT_EQ(t.engines.size(), trap.kept);
     EXPECT_EQ(t.low.size(), trap.kept);
     EXPECT_EQ(t.samples.size(), trap.kept);
+    EXPECT_EQ(t.file_rows.size(), trap.kept);
     for (std::size_t i = 0; i < t.family->columns.size(); ++i)
       EXPECT_EQ(t.words[i].size() + t.numbers[i].size(), trap.kept) << t.family->columns[i].name;
     EXPECT_THAT(t.notes, ElementsAre("t.csv: " + std::string(trap.note)));
   }
+}
+
+// Rows are told by their place in the file, though others before them are left out.
+TEST(LeftOut, RowsKeepTheirPlaceInTheFile) {
+  MeasurementTable t = parse_measurements("t.csv", "# gpu: H200\n" + std::string(kMlaHead) +
+                                                       "trtllm_1.3,kernel,1,64,128,16,bf16,bf16,,x,14\n"
+                                                       "\n"
+                                                       "trtllm_1.3,kernel,1,64,0,16,bf16,bf16,,x,12\n"
+                                                       "trtllm_1.3,kernel,1,64,256,16,bf16,bf16,,x,14\n"
+                                                       "trtllm_1.3,kernel,1,96,0,16,bf16,bf16,,x,13\n");
+  leave_out(t, "t.csv");
+  ASSERT_EQ(t.size(), 2u);
+  EXPECT_EQ(t.file_row(0), 3u);
+  EXPECT_EQ(t.file_row(1), 5u);
 }
 
 // It is another form than that of the kernels that the engine runs for prompts without context parallelism.
