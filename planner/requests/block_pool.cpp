@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -85,12 +86,20 @@ void BlockTable::erase(BlockHash hash) {
 }
 
 BlockPool::BlockPool(std::uint32_t blocks, bool prefixes)
-    : blocks_(std::size_t{blocks} + 1),
-      by_hash_(prefixes ? blocks : 0),
-      available_(blocks),
-      prefixes_(prefixes) {
+    : by_hash_(prefixes ? blocks : 0), available_(blocks), prefixes_(prefixes) {
   SL_CHECK(blocks > 0 && blocks < ~std::uint32_t{0}, "a pool has blocks");
+  // Pools of all replicas may have some hundred millions of blocks, which take seconds to be made.
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  const std::size_t all = std::size_t{blocks} + 1;
+  check_cancelled();
+  blocks_.reserve(all);
+  while (blocks_.size() < all) {
+    blocks_.resize(std::min(all, blocks_.size() + kPiece));
+    check_cancelled();
+  }
+  CancelCheck check;
   for (std::uint32_t b = 0; b <= blocks; ++b) {
+    check();
     blocks_[b].before = b == 0 ? blocks : b - 1;
     blocks_[b].after = b == blocks ? 0 : b + 1;
   }

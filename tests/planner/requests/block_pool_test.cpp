@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/random.hpp"
 
 namespace shardline {
@@ -155,6 +156,15 @@ TEST(BlockPool, R1HitsAreThoseOfANaivePool) {
     hits += pair.hits;
   }
   EXPECT_GT(hits, 10'000U);
+}
+
+// Caches of large machines in small blocks take seconds to be made.
+TEST(BlockPool, R1AsksWhileItIsMade) {
+  int asked = 0;
+  const CancelQuestion third = [&] { return ++asked == 3; };
+  const CancelScope scope(&third);
+  EXPECT_THROW(BlockPool(8'000'000, false), Cancelled);
+  EXPECT_EQ(asked, 3);
 }
 
 TEST(BlockPool, R1TheEndOfATextIsLostFirst) {
