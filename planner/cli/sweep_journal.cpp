@@ -1,16 +1,20 @@
 #include "planner/cli/sweep_journal.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <string_view>
 #include <utility>
 
 #include "reports/atomic_file.hpp"
+#include "reports/standard_output.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/read_text.hpp"
 #include "sim/base/sha256.hpp"
@@ -55,6 +59,9 @@ void write_record(std::FILE* out, std::string_view record) {
   }
   std::fputc('\n', out);
 }
+
+// All of it has reached the system: no full disk, and no limit of files.
+bool is_kept(std::FILE* out) { return std::fflush(out) == 0 && std::ferror(out) == 0; }
 
 constexpr std::string_view kOurs = "shardline journal ";
 
@@ -116,7 +123,14 @@ void SweepJournal::keep(const std::string& record) {
   if (given_up_) return;
   if (out_) {
     write_record(out_.get(), record);
-    std::fflush(out_.get());
+    if (is_kept(out_.get())) return;
+    // What is left of this record ends the file: nothing behind it would be read.
+    const std::string why = std::strerror(errno);
+    out_.reset();
+    given_up_ = true;
+    note_resumable(false);
+    say(fmt::format("warning: {} cannot be written any further ({}): an interrupted run goes on from here\n",
+                    file_.string(), why));
     return;
   }
   waiting_.push_back(record);
@@ -139,7 +153,7 @@ bool SweepJournal::begin() {
     unlink(beside.c_str());
     throw;
   }
-  if (std::fflush(out_.get()) == 0 && std::rename(beside.c_str(), file_.c_str()) == 0) return true;
+  if (is_kept(out_.get()) && std::rename(beside.c_str(), file_.c_str()) == 0) return true;
   unlink(beside.c_str());
   out_.reset();
   return false;

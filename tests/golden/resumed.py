@@ -59,6 +59,22 @@ def on_a_full_disk(largest):
     shutil.rmtree("out")
 
 
+def journal_cut():
+    """A disk that is full in the middle of the journal: that is said, no more is promised, what is whole is used. What it
+    has after its first second depends on the machine."""
+    for most in (3_000, 5_000, 8_000, 12_000, 18_000, 27_000, 40_000):
+        cut = run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+        if "cannot be written any further" in cut.stderr:
+            break
+    if "cannot be written any further" not in cut.stderr or "goes on where it was" in cut.stderr or not journals():
+        fail(f"exit {cut.returncode} with half a journal: {cut.stderr}")
+    resumed = run()
+    if resumed.returncode != 0 or "went on behind" not in resumed.stderr:
+        fail(f"not resumed behind half a journal: exit {resumed.returncode}: {resumed.stderr}")
+    same("out", "whole")
+    shutil.rmtree("out")
+
+
 def kill(number, delay):
     """Ends it once it has a journal and has run `delay` longer."""
     process = start()
@@ -100,6 +116,7 @@ def main():
 
         without_journal(seconds)
         on_a_full_disk(max(os.path.getsize(os.path.join(f, n)) for f, _, files in os.walk("whole") for n in files))
+        journal_cut()
         kill(signal.SIGKILL, 0.3)
         if not journals():
             fail("kill -9 left no journal")
