@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "reports/atomic_file.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/folder.hpp"
 
@@ -54,36 +55,28 @@ fs::path first_missing(fs::path folder) {
   return missing;
 }
 
-// Names of all that is not a folder, and of folders that hold nothing, within the folder.
-std::vector<std::string> contents(const fs::path& folder) {
-  std::vector<std::string> out;
+// Nothing is in the folder but what its manifest names, and folders of it that hold something. The first
+// other thing decides: the folder may be a whole disk.
+bool only_known(const fs::path& folder) {
+  const auto known = manifest_of(folder);
   std::vector<fs::path> rest{folder};
   std::error_code error;
   while (!rest.empty()) {
     const std::vector<fs::path> entries = folder_entries(std::exchange(rest.back(), {}), error);
     rest.pop_back();
+    if (!known && !entries.empty()) return false;
     for (const fs::path& entry : entries) {
-      const bool inner = fs::symlink_status(entry, error).type() == fs::file_type::directory &&
-                         !folder_entries(entry, error).empty();
-      if (inner) {
+      check_cancelled();
+      const fs::file_type type = fs::symlink_status(entry, error).type();
+      if (type == fs::file_type::directory && !folder_entries(entry, error).empty()) {
         rest.push_back(entry);
-      } else {
-        out.push_back(entry.lexically_relative(folder).string());
+        continue;
       }
+      const std::string name = entry.lexically_relative(folder).string();
+      if (type != fs::file_type::regular || (name != kManifest && !known->contains(name))) return false;
     }
   }
-  return out;
-}
-
-// Nothing is in the folder but what its manifest names.
-bool only_known(const fs::path& folder) {
-  const auto known = manifest_of(folder);
-  const std::vector<std::string> found = contents(folder);
-  return std::all_of(found.begin(), found.end(), [&](const std::string& name) {
-    std::error_code error;
-    return known && (name == kManifest || known->contains(name)) &&
-           fs::symlink_status(folder / name, error).type() == fs::file_type::regular;
-  });
+  return true;
 }
 
 // A process whose folder is exchanged would stand in the old one.
