@@ -285,6 +285,7 @@ void write_file(const std::filesystem::path& file, std::string_view text, AfterI
   if (if_read == IfRead::refuse) refuse_to_lose(to.file, "name another");
   if (to.written_through) return write_through(to, file, text, interrupt);
   replace_file(to.file, file, text, interrupt);
+  note_written(file);
 }
 
 void write_staged_file(const std::filesystem::path& stage, const std::filesystem::path& place,
@@ -298,6 +299,19 @@ void write_staged_file(const std::filesystem::path& stage, const std::filesystem
 void make_folder_of(const std::filesystem::path& file) {
   const Destination to = destination_of(file);
   if (!to.written_through && to.file.has_parent_path()) make_output_folder(to.file.parent_path());
+}
+
+void require_place_of(const std::filesystem::path& file, MissingFolder missing) {
+  if (file.empty()) return;
+  const Destination to = destination_of(file);
+  if (to.written_through) return;
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::absolute(to.file).parent_path();
+  if (missing == MissingFolder::is_refused && !std::filesystem::exists(folder, error)) fail(file, ENOENT);
+  while (folder.has_relative_path() && !std::filesystem::exists(folder, error)) folder = folder.parent_path();
+  if (!std::filesystem::is_directory(folder, error))
+    throw UserError(fmt::format("cannot write {}: {} is not a folder", file.string(), folder.string()));
+  if (access(folder.c_str(), W_OK | X_OK) != 0) fail(file, errno);
 }
 
 void refuse_to_overwrite(std::string_view option, const std::filesystem::path& out,

@@ -31,6 +31,11 @@ void write_staged_file(const std::filesystem::path& stage, const std::filesystem
 
 /// Makes the folder that write_file will write in, as make_output_folder does; of a device or a pipe none.
 void make_folder_of(const std::filesystem::path& file);
+/// Before long work whose result write_file will write there: throws UserError where that is sure to fail,
+/// as its folder is none or may not be written. `missing`: whether make_folder_of will make one that is not
+/// there. An empty name, a device and a pipe are none of its concern.
+enum class MissingFolder : std::uint8_t { is_made, is_refused };
+void require_place_of(const std::filesystem::path& file, MissingFolder missing = MissingFolder::is_made);
 
 /// Throws UserError where `out`, the value of `option`, is one of the files that are read, or a .csv of the
 /// folders that are: written, it would be lost. `inputs`: paths; other names and files that are not there

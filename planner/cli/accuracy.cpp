@@ -63,6 +63,7 @@ void declare(Arguments& a, AccuracyArguments& o) {
 }
 
 int run(const AccuracyArguments& a, const Provenance& made_by) {
+  require_place_of(a.out);
   const AccuracyStudy study = accuracy_study(a.measurements, shipped_catalogs().systems);
   std::string text =
       accuracy_report(study.systems, study.borrowed) + engines_section(shipped_catalogs().engines);

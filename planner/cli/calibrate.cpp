@@ -258,6 +258,7 @@ void check(const CalibrateArguments& a) {
   if (a.part || a.power) lost.push_back(a.system);
   refuse_to_overwrite("-o", a.out, lost);
   refuse_to_overwrite("--csv", a.csv, a.measurements);
+  for (const std::string& file : {a.out, a.csv}) require_place_of(file);
   if (!a.csv.empty() &&
       std::filesystem::path(a.csv).lexically_normal() == std::filesystem::path(a.out).lexically_normal())
     throw UserError("--csv and -o are the same file: " + a.csv);

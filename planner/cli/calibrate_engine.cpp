@@ -236,6 +236,7 @@ int calibrate_engine(const CalibrateEngine& asked, const Provenance& made_by) {
   print_errors(fit, details);
   if (asked.play) print_played(play_left_out(fit, engine, catalogs));
   if (!asked.csv.empty()) {
+    make_folder_of(asked.csv);
     write_file(asked.csv, rows_csv(fit));
     print_notes("  wrote {}\n", asked.csv);
   }

@@ -66,6 +66,7 @@ std::vector<Diagnostic> idle_in(const EvaluateArguments& a, const Tables& tables
 
 int run(const EvaluateArguments& a, const Provenance& made_by) {
   refuse_to_overwrite("--csv", a.csv, a.measurements);
+  require_place_of(a.csv);
   require_of_system(a.settings);
   const System system = load_system(a.system, shipped_catalogs().systems, a.settings);
   if (system.calibration.empty())
@@ -104,6 +105,7 @@ int run(const EvaluateArguments& a, const Provenance& made_by) {
                        r.measured * 1e6, r.predicted * 1e6, 100 * (r.predicted / r.measured - 1),
                        r.extrapolated ? "yes" : "no");
   }
+  make_folder_of(a.csv);
   write_file(a.csv, csv);
   print_notes("  wrote {}\n", a.csv);
   return 0;

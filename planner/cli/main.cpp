@@ -28,7 +28,9 @@ constexpr Meaning kExitCodes[] = {
     {"1", "a bug of ours"},
     {"2", "bad input, more memory needed than --memory, or output that could not be written"},
     {"3", "no plan fits or meets the target"},
-    {"130", "interrupted (SIGINT); 143: ended (SIGTERM); 129: hung up (SIGHUP). What is whole is kept"}};
+    {"130",
+     "interrupted (SIGINT); 143: ended (SIGTERM); 129: hung up (SIGHUP). What is whole is kept. 141: the "
+     "reader of standard output is gone (SIGPIPE)"}};
 constexpr Meaning kEnvironment[] = {
     {shardline::kDataVariable,
      "folder of models, systems, engines and scenarios, in place of the installed one"},

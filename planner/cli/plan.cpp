@@ -1,6 +1,9 @@
 // plan: the question of one line, and its answer on one screen.
 #include <fmt/format.h>
 
+#include <exception>
+#include <functional>
+
 #include "planner/api/convert_deployment.hpp"
 #include "planner/api/convert_plan.hpp"
 #include "planner/cli/deployment_text.hpp"
@@ -76,6 +79,23 @@ api::PlanQuestion asked_of(const PlanOptions& o) {
   return q;
 }
 
+// The file of --save: its name for what commands can say of it, which is none of standard output. A disk that
+// is full by now costs no answer: that is printed, without the name, and `fault` is thrown behind it.
+struct Saved {
+  std::string name;
+  std::exception_ptr fault;
+};
+
+Saved save(const std::string& file, const std::function<std::string()>& text) {
+  if (file.empty()) return {};
+  try {
+    write_file(file, text());
+  } catch (const UserError&) {
+    return {"", std::current_exception()};
+  }
+  return {DocumentOutput::is_standard(file) ? "" : file, nullptr};
+}
+
 // Nothing where this process did a part of another's answer.
 std::optional<DeploymentAnswer> answer_deployment(const PlanOptions& o, const api::AskedDeployment& asked) {
   SharedRanks ranks;
@@ -110,23 +130,23 @@ int run_deployment(const PlanOptions& o, const Provenance& made_by) {
   if (!answer.lost_ranks.empty())
     say(fmt::format("warning: rank {} was not heard of any more: the others did its part\n",
                     fmt::join(answer.lost_ranks, ", ")));
-  if (!o.save.empty())
-    write_file(o.save,
-               saved_scenario(asked.plan, shipped_catalogs(), api::saved_load_options(asked, answer, o.slo)));
+  const Saved saved = save(o.save, [&] {
+    return saved_scenario(asked.plan, shipped_catalogs(), api::saved_load_options(asked, answer, o.slo));
+  });
   print_warnings(model_notes(asked.plan.study.study));
   if (!answer.cheapest.empty()) print_warnings(answer.cheapest.front().answer.narrow);
   constexpr std::size_t kWidth = 80;
   const std::size_t width = output_width();
-  const std::string saved = DocumentOutput::is_standard(o.save) ? "" : o.save;
-  fmt::print("{}", deployment_text(asked, answer, o.slo, saved, width > 0 ? width : kWidth, o.verbose));
+  fmt::print("{}", deployment_text(asked, answer, o.slo, saved.name, width > 0 ? width : kWidth, o.verbose));
   if (made_by.document != nullptr) {
-    api::PlanResult result =
-        api::deployment_result(asked, answer, o.slo, saved.empty() ? api::kUnsavedQuestion : saved);
+    api::PlanResult result = api::deployment_result(
+        asked, answer, o.slo, saved.name.empty() ? std::string(api::kUnsavedQuestion) : saved.name);
     result.version = made_by.version;
     result.command = made_by.command;
     result.question = question;
     made_by.document->set(api::to_json(result));
   }
+  if (saved.fault) std::rethrow_exception(saved.fault);
   return answer.cheapest.empty() ? 3 : 0;
 }
 
@@ -138,6 +158,7 @@ int run(const PlanOptions& o, const Provenance& made_by) {
     if (setting.starts_with(kCalibration)) read.push_back(setting.substr(kCalibration.size()));
   }
   refuse_to_overwrite("--save", o.save, read);
+  require_place_of(o.save, MissingFolder::is_refused);
   if (!o.slo.empty()) return run_deployment(o, made_by);
   const api::PlanQuestion asked = asked_of(o);
   api::require_no_load(asked);
@@ -152,13 +173,12 @@ int run(const PlanOptions& o, const Provenance& made_by) {
       if (interrupted()) throw Cancelled{};
     });
   }
-  if (!o.save.empty()) write_file(o.save, saved_scenario(answer, catalogs));
+  const Saved saved = save(o.save, [&] { return saved_scenario(answer, catalogs); });
   print_warnings(answer.sweep.unread);
   if (answer.best) print_warnings(answer.best->warnings);
   constexpr std::size_t kWidth = 80;  // also of what is piped
   const std::size_t width = output_width();
-  const std::string saved = DocumentOutput::is_standard(o.save) ? "" : o.save;  // what commands can name
-  fmt::print("{}", plan_text(answer, saved, width > 0 ? width : kWidth, output_colours()));
+  fmt::print("{}", plan_text(answer, saved.name, width > 0 ? width : kWidth, output_colours()));
   if (o.verbose) {
     print_notes("searched:\n");
     print_counts(answer.sweep.found, true);
@@ -171,6 +191,7 @@ int run(const PlanOptions& o, const Provenance& made_by) {
     result.question = asked;
     made_by.document->set(api::to_json(result));
   }
+  if (saved.fault) std::rethrow_exception(saved.fault);
   return answer.met ? 0 : 3;
 }
 

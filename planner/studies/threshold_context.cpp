@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -267,6 +268,8 @@ ContextRing play(const Study& study, const ThresholdStudy& found, const RingThre
 
 // Refused as soon as what was read needs too much.
 std::vector<TraceRequest> read_prompts(const ContextQuestion& q, int threads) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(q.trace, ignored)) throw UserError(q.trace + ": a folder, no trace");
   std::ifstream file(q.trace);
   if (!file) throw UserError(q.trace + ": cannot be read");
   note_read(q.trace);

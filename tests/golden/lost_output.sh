@@ -65,6 +65,19 @@ else
   ! ls -A | grep 'shardline-' || fail "left behind"
 fi
 if [ "$program" = shardline ]; then
+  # A question that cannot be saved costs no answer, and where that is sure nothing is computed for it.
+  echo 0 > code
+  { (ulimit -f 0 && exec "$binary" plan "${line[@]}" --save full.yaml) 2>&1 < /dev/null || echo $? > code; } | cat > printed
+  [ "$(cat code)" -eq 2 ] && grep -q 'cannot write full.yaml' printed || { cat printed; fail "a question on a full disk"; }
+  grep -q 'how sure' printed || fail "an answer is lost with its question"
+  ! grep -q 'sweep full.yaml' printed || fail "a file is named that is not there"
+  : > file
+  for place in file/question.yaml nowhere/question.yaml; do
+    code=0
+    "$binary" plan "${line[@]}" --save "$place" > printed 2> stderr < /dev/null || code=$?
+    [ "$code" -eq 2 ] && [ ! -s printed ] || { cat stderr; fail "a question at $place"; }
+  done
+
   # A reader that goes, as head does, is no loss: files that were asked for are written all the same, and nothing is
   # said. Its pipe is closed before the command prints.
   unread() {  # file that is to be there, arguments
