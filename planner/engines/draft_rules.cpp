@@ -105,6 +105,12 @@ Complaint drafts_in_stages(const Case&, const Plan& p) {
   return fmt::format("drafts={} in {} stages: pp=1, or no drafts", p[kDrafts], p.pp);
 }
 
+Complaint drafts_of_one(const Case&, const Plan& prefill, const Plan& decode) {
+  if (drafting(prefill) == drafting(decode)) return std::nullopt;
+  return fmt::format("drafts={} where prompts are computed, {} where answers are: {} for both",
+                     prefill[kDrafts], decode[kDrafts], std::max(prefill[kDrafts], decode[kDrafts]));
+}
+
 Complaint vllm_draft_model(const Case& c, const Plan& p) { return missing_module(c, p, kVllmModules); }
 
 Complaint vllm_draft_modules(const Case& c, const Plan& p) {

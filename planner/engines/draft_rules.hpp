@@ -34,6 +34,8 @@ Complaint sglang_draft_mixed(const Case& c, const Plan& p);
 Complaint trtllm_draft_model(const Case& c, const Plan& p);
 Complaint trtllm_draft_modules(const Case& c, const Plan& p);
 Complaint trtllm_draft_helix(const Case& c, const Plan& p);
+/// Of a pair of which one server alone drafts.
+Complaint drafts_of_one(const Case& c, const Plan& prefill, const Plan& decode);
 /// Of engines that draft in one stage alone, whatever the model.
 Complaint drafts_in_stages(const Case& c, const Plan& p);
 
@@ -99,5 +101,26 @@ inline constexpr LaunchRule kTrtllmDraftHelix{
     "NVIDIA/TensorRT-LLM docs/source/features/feature-combination-matrix.md@01edceae1757; pull request "
     "16003, of 6 July 2026, is to add it",
     trtllm_draft_helix};
+
+// Pairs: the modules' caches are more layers of the pools that both sides register, and move with them.
+inline constexpr PairRule kVllmDraftPair{
+    "pair_drafts", "both halves load the modules that draft, or neither does: their caches are handed over",
+    "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py, "
+    "_validate_remote_agent_handshake (\"Number of KV layers must match\"), near v0.24.0: issue 48221; by "
+    "name since pull request 49230, nixl/metadata.py, _get_speculative_compatibility_factors@02cfb534df56",
+    drafts_of_one};
+inline constexpr PairRule kSglangDraftPair{
+    "pair_drafts",
+    "both halves load the modules that draft, or neither does: who prefills hands their caches over, and the "
+    "first drafts' hidden state; without them no curve of acceptance holds",
+    "sgl-project/sglang python/sglang/srt: disaggregation/prefill.py, _init_kv_manager and "
+    "process_batch_result_disagg_prefill@000c2b942308; pull request 17212 of unequal halves",
+    drafts_of_one};
+inline constexpr PairRule kTrtllmDraftPair{
+    "pair_drafts", "both halves have speculative_config, or neither: their caches have as many layers",
+    "NVIDIA/TensorRT-LLM cpp/tensorrt_llm/batch_manager, inquireSupport (mNbKvHeadsPerLayer) of "
+    "mlaCacheFormatter.cpp@203cb19113ba and cacheFormatter.cpp@859f042647d8; "
+    "examples/disaggregated/slurm/benchmark/gen_worker_config.py@0eac701dcad0; pull request 14391",
+    drafts_of_one};
 
 }  // namespace shardline

@@ -359,6 +359,7 @@ constexpr PairRule kPairs[] = {
        if (decode.pp == 1 || decode.pp == prefill.pp) return std::nullopt;
        return fmt::format("{} stages decode, {} prefill", decode.pp, prefill.pp);
      }},
+    kSglangDraftPair,
 };
 
 }  // namespace

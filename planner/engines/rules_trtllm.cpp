@@ -327,6 +327,7 @@ constexpr PairRule kPairs[]{
      [](const Case&, const Plan& prefill, const Plan&) {
        return with_helix(prefill) ? Complaint(fmt::format("prompts under kvp={}", prefill.kvp)) : Complaint();
      }},
+    kTrtllmDraftPair,
 };
 
 }  // namespace

@@ -308,6 +308,7 @@ constexpr PairRule kPairs[] = {
        }
        return std::nullopt;
      }},
+    kVllmDraftPair,
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "models/model/cache.hpp"
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/profile.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -49,6 +50,8 @@ Bytes transfer_buffers(const Case& c, const Plan& p) {
   for (const StageLayers& s : stages) {
     double sum = 0;
     for (const LayerRun& run : s.kinds) sum += of_layer[static_cast<std::size_t>(run.attention)] * run.count;
+    if (s.last && p[kDrafts] > 0)  // modules' caches move with the model's
+      sum += of_layer[static_cast<std::size_t>(draft_layer(c.model)->attention)] * c.model.drafts->count;
     most = std::max(most, sum);
   }
   return Bytes(kBuffers * most);

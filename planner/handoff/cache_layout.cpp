@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/model/cache.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/layers/head_exchange.hpp"
 #include "planner/layers/prefill_layout.hpp"
 #include "planner/layers/recurrent.hpp"
@@ -44,11 +45,19 @@ namespace {
 
 constexpr double kConvBytes = 2;  // BF16, whatever the state's type [M14]
 
-std::vector<int> kinds_of_layers(const Model& m) {
+// With those of the modules that draft, behind the model's own.
+std::vector<int> kinds_of_layers(const Model& m, bool drafts) {
   std::vector<int> kinds;
   for (const LayerRun& run : m.runs)
     kinds.insert(kinds.end(), static_cast<std::size_t>(run.count), static_cast<int>(run.attention));
+  if (drafts) kinds.insert(kinds.end(), static_cast<std::size_t>(m.drafts->count), draft_layer(m)->attention);
   return kinds;
+}
+
+// Of the stage, as memory_use() has them: modules are on the last one.
+Span32 layers_on_stage(const CacheLayout& layout, const Case& c, const Plan& plan, int stage) {
+  const auto [first, end] = layers_of_stage(c.model.layers(), plan.pp, stage);
+  return {first, stage + 1 < plan.pp ? end : static_cast<int>(layout.kind_of.size())};
 }
 
 void add_state_parts(const Attention& a, int kind, std::vector<PartShape>& out) {
@@ -214,7 +223,7 @@ CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long l
   CacheLayout out;
   out.ranks = plan.gpus();
   out.parts = part_shapes(c);
-  out.kind_of = kinds_of_layers(c.model);
+  out.kind_of = kinds_of_layers(c.model, plan[kDrafts] > 0);
   const bool dealt_out = plan.cp > 1 && !keeps_whole_caches(c, plan);
   const std::vector<RankTokens> dealt =
       dealt_out ? context_tokens(c, plan, tokens) : std::vector<RankTokens>{};
@@ -223,11 +232,11 @@ CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long l
     std::vector<CacheBox> of_stage;
     kind.add(part, dealt, of_stage);
     for (int s = 0; s < plan.pp; ++s) {
-      const auto [first, end] = layers_of_stage(c.model.layers(), plan.pp, s);
-      if (out.layers(part.kind, {first, end}) == 0) continue;
+      const Span32 layers = layers_on_stage(out, c, plan, s);
+      if (out.layers(part.kind, layers) == 0) continue;
       for (CacheBox b : of_stage) {
         b.rank += s * plan.ranks_per_stage();
-        b.layers = {first, end};
+        b.layers = layers;
         out.boxes.push_back(std::move(b));
       }
     }

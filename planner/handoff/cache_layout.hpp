@@ -36,7 +36,7 @@ struct CacheBox {
   int rank = 0;  // of the replica: those of the first pipeline stage come first
   CachePart part = CachePart::heads;
   int kind = 0;   // of attention, in the model
-  Span32 layers;  // of the model: those of the rank's stage; of them the ones of this kind
+  Span32 layers;  // of the model and its modules: those of the rank's stage; of them the ones of this kind
   Span32 units;
   HeldList tokens;  // empty of parts that are not of tokens
   /// Beside them tokens that it has received from the ranks that computed them, and need not send (a chain's
@@ -61,7 +61,7 @@ struct CacheLayout {
   int ranks = 1;
   std::vector<PartShape> parts;
   std::vector<CacheBox> boxes;  // by parts, then by ranks
-  std::vector<int> kind_of;     // of attention, of each layer
+  std::vector<int> kind_of;  // of attention, of each layer, and of modules behind them where the plan drafts
 
   /// Layers of a kind among those.
   int layers(int kind, Span32 among) const;

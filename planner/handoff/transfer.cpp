@@ -201,10 +201,11 @@ EngineTransfer engine_transfer(const Case& c) {
 namespace {
 
 // What a layout of caches depends on: not who shares the feed-forward network, nor how many requests there
-// are.
+// are, nor how many tokens its modules draft.
 Plan placed(Plan p) {
   p.batch = p.in_flight = p.ep = p.tpf = 1;
   p.dense_tp = 0;
+  if (p[kDrafts] > 0) p.set(kDrafts, 1);
   return p;
 }
 

@@ -36,9 +36,8 @@ std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
   if (!c.acceptance) return "drafts need an acceptance: how many of them a step keeps (key speculative)";
   if (c.engine && !c.engine->drafts.told)
     return fmt::format("the profile of {} says nothing of steps with drafts", c.engine->title);
-  if (c.disaggregated)
-    return "drafts are for servers that both prefill and decode: what one for prompts hands over of them is "
-           "not modelled";
+  if (c.batch.kind() == StepKind::prefill && p[kPrefillChunk] > 0)
+    return "drafts are not with prompts in several chunks of one step (prefill_chunk)";
   if (overlaps_batches(p)) return "overlap=two_batch is not with drafts";
   return std::nullopt;
 }

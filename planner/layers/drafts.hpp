@@ -22,6 +22,11 @@ std::optional<DraftLayer> draft_layer(const Model& model);
 /// Why the case has no steps with the plan's drafts; nothing where it has, or the plan has none.
 std::optional<std::string> no_drafts(const Case& c, const Plan& plan);
 
+/// What plans of a pair of which one drafts are told.
+inline constexpr const char* kDraftsOfBoth =
+    "drafts are of both servers of a pair, or of neither: the module's cache of a prompt is built by the one "
+    "that prefills";
+
 /// Tokens that a step yields of each request that decodes in the mean: 1, with drafts what is accepted of
 /// them beside it [P28]; 1 of steps in which none does. The plan passes no_drafts().
 double tokens_per_step(const Case& c, const Plan& plan);

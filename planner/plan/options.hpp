@@ -21,13 +21,14 @@ struct Option {
   int least = 1, most = 1'000'000;
   int absent = 0;  // what a plan has that does not set it
   std::span<const char* const> words = {};
-  bool lists = false;     // at most one option of a strategy
-  bool tokens = false;    // a number of tokens
-  bool of_batch = false;  // cuts a batch: a plan that differs in it alone shards in the same way
-  bool of_mla = false;    // has no meaning without MLA's latents
-  bool decodes = true;    // has a meaning in decoding
-  bool prefills = true;   // has a meaning in prefill
-  bool mixes = true;      // has a meaning where a step has both
+  bool lists = false;       // at most one option of a strategy
+  bool tokens = false;      // a number of tokens
+  bool of_batch = false;    // cuts a batch: a plan that differs in it alone shards in the same way
+  bool of_mla = false;      // has no meaning without MLA's latents
+  bool decodes = true;      // has a meaning in decoding
+  bool prefills = true;     // has a meaning in prefill
+  bool mixes = true;        // has a meaning where a step has both
+  bool for_others = false;  // has a meaning in prefill of a server that hands its prompts over
 
   constexpr bool means(StepKind kind) const {
     return kind == StepKind::decode ? decodes : kind == StepKind::prefill ? prefills : mixes;
@@ -120,12 +121,14 @@ inline constexpr OptionOf<ExpertTokens> kExpertTokens({
 });
 
 /// [P29] Drafts that a step verifies, of every request that decodes: it then has 1 + drafts new tokens.
-/// Prompts beside them pass once, the module included.
+/// Prompts pass once, the module included: those beside them, and those of a server that hands its caches
+/// over to one that drafts.
 inline constexpr OptionOf<int> kDrafts({
     .key = "drafts",
     .help = "tokens that multi-token prediction drafts and a step verifies, of every request",
     .most = 64,
     .prefills = false,
+    .for_others = true,
 });
 
 }  // namespace shardline

@@ -122,7 +122,7 @@ PoolLoop pool_loop(const PromptServer& prefill, const AnswerServer& decode, cons
   const PromptQueue queue(prefill, load.users);
   const double room = decode.room * load.users / decode.users;
   const double path = load.path.value, token = decode.step.value;
-  const double answer = decode.tokens * token, handoff = load.handoff.value;
+  const double answer = decode.steps * token, handoff = load.handoff.value;
   // Who comes while a step decodes waits for its end, half of it on average; others of its replica decode but
   // for a part of the time.
   const double alone = path + prefill.prompt(1).value + handoff + answer;

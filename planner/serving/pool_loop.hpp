@@ -29,10 +29,10 @@ struct PromptServer {
 
 /// One replica of a pool that decodes.
 struct AnswerServer {
-  double room = 1;    // users that it decodes at once
-  double users = 1;   // that it has, those who wait for room among them
-  Seconds step;       // in which each user that decodes gets a token
-  double tokens = 2;  // of an answer: as many steps
+  double room = 1;   // users that it decodes at once
+  double users = 1;  // that it has, those who wait for room among them
+  Seconds step;      // in which each user that decodes gets a token, or with drafts several
+  double steps = 2;  // of an answer
 };
 
 /// Users who send the next request when the last one is answered.

@@ -7,8 +7,10 @@
 
 #include "planner/engines/launchable.hpp"
 #include "planner/handoff/transfer.hpp"
+#include "planner/layers/drafts.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/parallel.hpp"
@@ -34,7 +36,7 @@ std::vector<Plan> prefill_plans(const Study& study) {
     if (!strategy(id).prefills || !strategy(id).takes(c) || !strategy(id).exact) continue;
     for (const int gpus : o.gpus) {
       check_cancelled();
-      if (gpus <= c.system.gpus()) strategy(id).enumerate(c, gpus, o.space, all);
+      if (gpus <= c.system.gpus()) enumerate_drafts(c, strategy(id), gpus, o.space, all);
     }
   }
   for (Plan& p : all) {
@@ -129,16 +131,16 @@ namespace {
 // All that follows for a pair from how many users share a replica that prefills.
 class Pairing {
  public:
-  Pairing(const Study& study, const PrefillPool& prefill, const Point& decode, Seconds handoff)
+  Pairing(const Study& study, const PrefillPool& prefill, const Point& decode, const PoolAnswer& answer,
+          Seconds handoff)
       : load_(*study.sweep().search.workload),
         path_(study.study.engine->host.path),
         handoff_(handoff),
-        prefill_(prefill),
-        decode_(decode) {
+        prefill_(prefill) {
     answers_.room = static_cast<double>(decode.plan.users());
     answers_.users = static_cast<double>(decode.plan.users() + decode.all_waiting());
-    answers_.step = decode.time;
-    answers_.tokens = static_cast<double>(load_.output);
+    answers_.step = answer.step;
+    answers_.steps = answer.steps;
     limits_ = {prefill.plan.gpus(), decode.plan.gpus(), most_pool_gpus(study), 1};
     const int others = std::max(1, limits_.gpus - limits_.prefill_gpus);
     // Of a number of users that is asked for one replica decodes for all; else as many as the system holds.
@@ -160,12 +162,12 @@ class Pairing {
     return rate / (limits_.prefill_gpus + users / answers_.users * limits_.decode_gpus);
   }
   // No TTFT is below it, whoever else asks.
-  Seconds least_ttft() const { return path_ + prefill_.server.prompt(1) + handoff_ + decode_.time; }
+  Seconds least_ttft() const { return path_ + prefill_.server.prompt(1) + handoff_ + answers_.step; }
   // No number of users answers more per GPU: all of them would be answered without a wait, by a pool that
   // computes as many prompts as it can.
   double most_requests_per_s_gpu() const {
     const double rate = prefill_.server.most_per_s();
-    const double cycle = (least_ttft() + decode_.time * (answers_.tokens - 1)).value;
+    const double cycle = (least_ttft() + answers_.step * (answers_.steps - 1)).value;
     const double users = std::clamp(rate * cycle, fewest_, most_);
     return requests_per_s_gpu(std::min(rate, users / cycle), users);
   }
@@ -174,7 +176,6 @@ class Pairing {
   const ServedWorkload& load_;
   const Seconds path_, handoff_;
   const PrefillPool& prefill_;
-  const Point& decode_;
   AnswerServer answers_;
   PoolLimits limits_;
   double fewest_ = 1, most_ = 1;
@@ -223,21 +224,35 @@ std::optional<double> users_in_time(const Pairing& pairing, double users, Second
   return low;
 }
 
+// [P29] The search's times are per token: those of a step over what it yields. An answer's first token is of
+// a step of its own, and the others of as many as their drafts leave [P28].
+PoolAnswer answer_of(const Study& study, const Point& decode) {
+  const long long output = study.sweep().search.workload->output;
+  const int k = decode.plan[kDrafts];
+  if (k == 0) return {decode.time, static_cast<double>(output)};
+  const Seconds step = decode.time * tokens_per_step(study.study, decode.plan);
+  return {step, output < 2 ? 1 : 1 + steps_of_answer(study.study.acceptance->at(k), output - 1)};
+}
+
 std::optional<PoolPair> pair_of(const Study& study, const PrefillPool& prefill, const Point& decode,
                                 Seconds handoff) {
-  const Pairing pairing(study, prefill, decode, handoff);
+  const PoolAnswer answer = answer_of(study, decode);
+  const Pairing pairing(study, prefill, decode, answer, handoff);
   const auto users = users_in_time(pairing, best_users(pairing), study.sweep().search.most_ttft);
   if (!users) return std::nullopt;
   PoolPair pair;
   pair.decode = decode;
+  pair.answer = answer;
+  const auto output = static_cast<double>(study.sweep().search.workload->output);
+  if (decode.plan[kDrafts] > 0 && output > 1)
+    pair.decode.time = answer.step * ((answer.steps - 1) / (output - 1));
   pair.prefill = prefill;
   pair.path = study.study.engine->host.path;
   pair.handoff = pairing.handoff();
   pair.users = *users;
   pair.loop = pairing.loop(*users);
   pair.prefill_gpus = prefill.plan.gpus() * pairing.decoder_users() / (*users * decode.plan.gpus());
-  pair.output_per_s_gpu = pairing.requests_per_s_gpu(pair.loop.requests_per_s, *users) *
-                          static_cast<double>(study.sweep().search.workload->output);
+  pair.output_per_s_gpu = pairing.requests_per_s_gpu(pair.loop.requests_per_s, *users) * output;
   return pair;
 }
 
@@ -245,11 +260,13 @@ std::optional<PoolPair> pair_of(const Study& study, const PrefillPool& prefill, 
 std::optional<PoolPair> best_pair(const Study& study, const std::vector<PrefillPool>& pools,
                                   const Point& decode, HandoffTimes& handoffs) {
   const Seconds most_ttft = study.sweep().search.most_ttft;
+  const PoolAnswer answer = answer_of(study, decode);
   std::vector<std::pair<double, const PrefillPool*>> order;
   for (const PrefillPool& prefill : pools) {
     if (prefill.plan.gpus() + decode.plan.gpus() > most_pool_gpus(study)) continue;
+    if (prefill.plan[kDrafts] != decode.plan[kDrafts]) continue;  // deployments give both the same number
     if (does_not_pair(*study.study.engine, study.study, prefill.plan, decode.plan)) continue;
-    const Pairing pairing(study, prefill, decode, handoffs.of(prefill.plan, decode.plan));
+    const Pairing pairing(study, prefill, decode, answer, handoffs.of(prefill.plan, decode.plan));
     if (most_ttft > Seconds(0) && pairing.least_ttft() > most_ttft) continue;
     order.emplace_back(pairing.most_requests_per_s_gpu(), &prefill);
   }
@@ -324,7 +341,7 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
 }
 
 void fit_whole(const Study& study, PoolPair& pair) {
-  const Pairing pairing(study, pair.prefill, pair.decode, pair.handoff);
+  const Pairing pairing(study, pair.prefill, pair.decode, pair.answer, pair.handoff);
   const Seconds most_ttft = study.sweep().search.most_ttft;
   const auto output = static_cast<double>(study.sweep().search.workload->output);
   // A user has one replica of each: fewer users than replicas leave some of these idle.

@@ -40,10 +40,17 @@ struct PoolLimits {
 /// and then falls, and what does not count with some of them does not with fewer.
 WholePools whole_pools(const PoolLimits& limits, double matched, const PoolRate& rate);
 
+/// How the pool that decodes answers: by steps, each with a token of every request, or with drafts several.
+struct PoolAnswer {
+  Seconds step;
+  double steps = 2;  // of an answer, the one of its first token among them
+};
+
 /// A plan that decodes beside the prefill pool that its engine pairs with it with which both answer most per
 /// GPU.
 struct PoolPair {
   Point decode;  // of decode steps alone; its time is TPOT
+  PoolAnswer answer;
   PrefillPool prefill;
   Seconds path;                 // of a request to the engine
   Seconds handoff;              // of a request's KV from one pool to the other

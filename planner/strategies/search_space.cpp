@@ -14,10 +14,8 @@ namespace shardline {
 // Drafts that a search looks at by itself: published curves end at 8, and the best lies below.
 constexpr int kDraftsTried = 8;
 
-namespace {
-
-void with_drafts_tried(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
-                       std::vector<Plan>& out) {
+void enumerate_drafts(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
+                      std::vector<Plan>& out) {
   if (!c.acceptance || !s.reads(kDrafts) || !means(kDrafts, c) || !draft_layer(c.model))
     return s.enumerate(c, gpus, space, out);
   std::vector<int> own(kDraftsTried + 1);
@@ -34,14 +32,12 @@ void with_drafts_tried(const Case& c, const Strategy& s, int gpus, const SearchS
   }
 }
 
-}  // namespace
-
 // A strategy knows which degrees it may have, not every rule of the layers that they meet: heads of a state,
 // or eager attention. What a user may not ask for is no answer either.
 void enumerate_plans(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
                      std::vector<Plan>& out) {
   std::vector<Plan> plans;
-  with_drafts_tried(c, s, gpus, space, plans);
+  enumerate_drafts(c, s, gpus, space, plans);
   for (const Plan& p : plans) {
     Plan least = p;
     least.batch = std::max(p.batch, least_batch(c, p));
@@ -109,7 +105,8 @@ const std::vector<int>* SearchSpace::asked(const Option& option) const {
 
 bool means(const Option& option, const Case& c) {
   if (option.of_mla && !has_latents(c.model)) return false;
-  return option.means(c.batch.kind());
+  const StepKind kind = c.batch.kind();
+  return option.means(kind) || (kind == StepKind::prefill && c.disaggregated && option.for_others);
 }
 
 Plan plan_of(const Case& c, const SearchSpace& space, std::string_view text) {

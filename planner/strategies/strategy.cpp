@@ -115,7 +115,8 @@ std::optional<std::string> unread(const Case& c, const Strategy& s, const Plan& 
   }
   for (const OptionValues::Value& v : p.options.all()) {
     if (!s.reads(*v.option)) return not_its_option(s, *v.option);
-    if (!v.option->means(kind))
+    const bool told = v.option->means(kind) || means(*v.option, c);
+    if (!told)
       return fmt::format("{} is for {}", v.option->key,
                          v.option->decodes         ? "decoding"
                          : kind == StepKind::mixed ? "steps that prefill alone"

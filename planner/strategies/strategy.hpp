@@ -180,6 +180,11 @@ std::vector<std::string> check_row(const Strategy& row);
 /// Lowers a plan that passes check_plan().
 void lower(Schedule& schedule, const Case& c, const Plan& plan);
 
+/// Appends what the strategy enumerates, each with all numbers of drafts that the case has: those asked for,
+/// or 0 to 8.
+void enumerate_drafts(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
+                      std::vector<Plan>& out);
+
 /// Appends all plans of the strategy for exactly `gpus` GPUs, batch 1: those that it enumerates, where the
 /// case has an acceptance each with the numbers of drafts that the space asks for, by itself 0 to 8.
 void enumerate_plans(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,

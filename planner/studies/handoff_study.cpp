@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "planner/layers/drafts.hpp"
 #include "planner/search/evaluate.hpp"
 #include "planner/search/memory_need.hpp"
 #include "planner/studies/searched_partition.hpp"
@@ -45,7 +46,8 @@ Transfer transfer_of(const HandoffStudy& s, int target_gpu, Seconds prefill) {
   return {&s.handoff, 0, target_gpu, Seconds(0), prefill, Seconds(0)};
 }
 
-void time_transfers(const Study& study, const Breakdown& step, HandoffStudy& s) {
+// `between`: what a step of the plan that decodes takes beside its messages.
+void time_transfers(const Study& study, Seconds between, HandoffStudy& s) {
   const FabricSpec& spec = study.study.system.fabric;
   const int first = gpu_beside(spec, s.prefill.gpus(), s.decode.gpus());
   if (s.prefill.gpus() + s.decode.gpus() > study.study.system.gpus())
@@ -62,7 +64,7 @@ void time_transfers(const Study& study, const Breakdown& step, HandoffStudy& s) 
     own.push_back({first + stage * s.decode.ranks_per_stage(),
                    {s.decode.ranks_per_stage(), 1},
                    s.step_messages / s.decode.pp,
-                   step.time - step.exposed_communication});
+                   between});
   if (s.decode.ranks_per_stage() == 1) own.clear();
   s.beside_steps = fabric.play({whole}, s.engine.costs, own).front().exposed;
   TransferCosts layers = s.engine.costs;
@@ -113,6 +115,9 @@ HandoffStudy study_handoff(const Study& study, const HandoffQuestion& q) {
   prompt.disaggregated = answers.disaggregated = true;
   out.prefill = plan_for(study, prompt, q.prefill, CacheSide::prefilled, argument_name("prefill"));
   out.decode = plan_for(study, answers, q.decode, CacheSide::to_decode, argument_name("decode"));
+  if ((out.prefill[kDrafts] > 0) != (out.decode[kDrafts] > 0))
+    throw UserError(
+        fmt::format("{} and {}: {}", to_string(out.prefill), to_string(out.decode), kDraftsOfBoth));
   require_memory(need_of_step(prompt, out.prefill));
   require_memory(need_of_step(answers, out.decode));
   const AllReduceRule rule = study.sweep().search.all_reduce;
@@ -121,20 +126,23 @@ HandoffStudy study_handoff(const Study& study, const HandoffQuestion& q) {
     list_parts(out.prefill, searched_partition(of_prompt, out.prefill).tokens);
   out.prefill_time = of_prompt.simulate(out.prefill);
   const Breakdown step = break_down(of_answers, out.decode);
-  out.step_time = step.time;
+  const double yields = tokens_per_step(answers, out.decode);  // times are per token [P29]
+  out.step_time = step.time * yields;
   out.step_messages = step_messages(of_answers.schedule());
   out.engine = engine_transfer(c);
   out.handoff =
       hand_over(cache_layout(prompt, out.prefill, CacheSide::prefilled, out.tokens),
                 cache_layout(answers, out.decode, CacheSide::to_decode, out.tokens), out.engine.pages);
   out.pairs = rank_pairs(out.handoff);
-  time_transfers(study, step, out);
+  time_transfers(study, (step.time - step.exposed_communication) * yields, out);
   Bytes once;
+  const std::vector<int>& kinds = out.handoff.target.kind_of;
   for (const PartShape& part : out.handoff.target.parts) {
     const Attention& a = c.model.attentions[static_cast<std::size_t>(part.kind)];
     const double rows =
         of_tokens(part.part) ? static_cast<double>(out.tokens - a.reach.first(out.tokens)) : 1;
-    once += Bytes(rows * part.units * part.row_bytes * layers_of_attention(c.model, part.kind));
+    const int layers = out.handoff.target.layers(part.kind, {0, static_cast<int>(kinds.size())});
+    once += Bytes(rows * part.units * part.row_bytes * layers);
   }
   out.by_links = time_by_links(c, out.prefill, out.decode, once);
   return out;

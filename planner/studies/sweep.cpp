@@ -207,7 +207,7 @@ BoardWatts whole_watts(const SweepAnswer& answer, const PoolPair& p, const Board
 }
 
 ErrorTerms first_token_errors(const SweepAnswer& answer, const PoolPair& p) {
-  const double decode = std::min(1.0, (p.decode.time + p.loop.room) / p.loop.ttft);
+  const double decode = std::min(1.0, (p.answer.step + p.loop.room) / p.loop.ttft);
   const double prompts = std::max(0.0, 1 - decode - (p.path + p.handoff) / p.loop.ttft);
   ErrorTerms out = p.prefill.errors * prompts;
   out += answer.pool_decoders.of(p.decode.plan).errors * decode;

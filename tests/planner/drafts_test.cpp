@@ -371,9 +371,7 @@ TEST(Drafts, P29RefusalsSayWhatIsMissing) {
   c.batch.prefill = {{0, 100}};
   EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "") << "beside prompts";
   c.disaggregated = true;
-  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"),
-            "drafts are for servers that both prefill and decode: what one for prompts hands over of them is "
-            "not modelled");
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "") << "of a pair";
   c.disaggregated = false;
   EngineProfile silent;
   silent.title = "an engine";
@@ -383,6 +381,10 @@ TEST(Drafts, P29RefusalsSayWhatIsMissing) {
   c.engine = nullptr;
   c.batch = prefill_batch({{0, 100}});
   EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "drafts is for decoding");
+  c.disaggregated = true;
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2"), "") << "prompts for one that drafts";
+  EXPECT_EQ(refusal(c, "tensor:tpa=1,drafts=2,prefill_chunk=50"),
+            "drafts are not with prompts in several chunks of one step (prefill_chunk)");
 }
 
 }  // namespace

@@ -37,7 +37,13 @@ const std::vector<PairTry> kPairTries{
      "pipeline:pp=2,batch=1"},
     {"trtllm", "pair_helix", "helix:kvp=4,tpa=2,ep=8,batch=1,value_up=after",
      "helix:kvp=4,tpa=2,ep=8,batch=4,value_up=after", "tensor:tpa=8,ep=8,batch=1",
-     "helix:kvp=4,tpa=2,ep=8,batch=4,value_up=after"}};
+     "helix:kvp=4,tpa=2,ep=8,batch=4,value_up=after"},
+    {"vllm", "pair_drafts", "tensor:tpa=8,ep=8,batch=1", "tensor:tpa=8,ep=8,batch=4,drafts=1",
+     "tensor:tpa=8,ep=8,batch=1,drafts=1", "tensor:tpa=8,ep=8,batch=4,drafts=1"},
+    {"sglang", "pair_drafts", "tensor:tpa=8,ep=8,batch=1", "dp_ep:dp=8,ep=8,batch=4,drafts=3",
+     "tensor:tpa=8,ep=8,batch=1,drafts=3", "tensor:tpa=8,ep=8,batch=4,drafts=3"},
+    {"trtllm", "pair_drafts", "tensor:tpa=8,ep=8,batch=1,drafts=3", "dp_ep:dp=8,ep=8,batch=4",
+     "tensor:tpa=8,ep=8,batch=1,drafts=3", "dp_ep:dp=8,ep=8,batch=4,drafts=3"}};
 
 TEST(Launchable, EveryRuleOfPairsRefusesOneAndLetsTheNearestPass) {
   for (const PairTry& t : kPairTries) {

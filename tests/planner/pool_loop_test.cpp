@@ -94,7 +94,7 @@ TEST(PoolLoop, P22UsersBeyondTheRoomWait) {
   EXPECT_GT(loop.room, Seconds(1));
   EXPECT_NEAR(loop.requests_per_s * (0.015 + 0.005 + 2), 16, 0.01);
   // Little's law: everybody is somewhere.
-  const double somewhere = (loop.ttft + x.decode.step * (x.decode.tokens - 1)).value;
+  const double somewhere = (loop.ttft + x.decode.step * (x.decode.steps - 1)).value;
   EXPECT_NEAR(loop.requests_per_s * somewhere, 32, 1e-6);
 }
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "planner/serving/pool_loop.hpp"
@@ -21,6 +23,8 @@ class PoolPlay {
   PoolPlay(const PromptServer& prefill, const AnswerServer& decode, const PoolLoad& load)
       : prefill_(prefill), decode_(decode), load_(load), users_(static_cast<std::size_t>(load.users)) {}
 
+  // Steps of each answer, drawn by this in place of a part of the mean.
+  void draw_steps(std::function<int(std::mt19937_64&)> draw) { drawn_ = std::move(draw); }
   // Means of what is answered after a while, of users who start at times drawn over a cycle.
   void steady(int answers, double cycle) {
     for (std::size_t i = 0; i < users_.size(); ++i) ask(i, cycle * part_(random_));
@@ -68,6 +72,8 @@ class PoolPlay {
     begin();
   }
 
+  int some_steps() { return std::max(1, static_cast<int>(std::lround(decode_.steps * length_(random_)))); }
+
   void decode_token() {
     std::vector<std::size_t> go_on;
     for (const std::size_t i : decoding_) {
@@ -100,7 +106,7 @@ class PoolPlay {
     if (decoding_.empty() || token_ == kNever) {  // a step ends: the next one takes all who are there
       for (const std::size_t i : ready_) {
         users_[i].first = true;
-        users_[i].left = std::max(1, static_cast<int>(std::lround(decode_.tokens * length_(random_))));
+        users_[i].left = drawn_ ? drawn_(random_) : some_steps();
         decoding_.push_back(i);
       }
       ready_.clear();
@@ -116,6 +122,7 @@ class PoolPlay {
   std::multimap<double, std::size_t> coming_, handed_;  // by when they are there
   std::deque<std::size_t> waiting_, prefilled_;
   std::vector<std::size_t> computing_, decoding_, ready_;
+  std::function<int(std::mt19937_64&)> drawn_;
   std::mt19937_64 random_{7};
   std::uniform_real_distribution<double> length_{0.8, 1.2}, part_{0, 1};
   double now_ = 0, from_ = 0, ends_ = kNever, token_ = kNever, response_ = 0;

@@ -192,7 +192,11 @@ void enumerate(const RandomPair& p, const PartShape& part, std::map<std::pair<in
   const Side source(from, p.prefill, p.pages.source, part, p.tokens),
       target(to, p.decode, p.pages.target, part, p.tokens);
   std::map<std::pair<int, int>, Elements> elements;
+  // Modules that draft are on the last stage, behind the model's layers.
   const int layers = p.study.model.layers();
+  const auto stage = [&](std::size_t layer, int pp) {
+    return stage_of(std::min(static_cast<int>(layer), layers - 1), layers, pp);
+  };
   const auto kinds = cache_layout(p.study, p.decode, CacheSide::to_decode, p.tokens).kind_of;
   const long long first = of_tokens(part.part) ? to.first(CacheSide::to_decode) : -1;
   const long long end = of_tokens(part.part) ? p.tokens : 0;
@@ -204,13 +208,14 @@ void enumerate(const RandomPair& p, const PartShape& part, std::map<std::pair<in
         ASSERT_GT(n, 0) << p.what;
         const int sender = have[static_cast<std::size_t>(i * n / m + p.decode_group % std::max(1, n / m))];
         const int receiver = need[static_cast<std::size_t>(i)];
-        for (int layer = 0; layer < layers; ++layer) {
-          if (kinds[static_cast<std::size_t>(layer)] != part.kind) continue;
-          const std::pair ranks(stage_of(layer, layers, p.prefill.pp) * p.prefill.ranks_per_stage() + sender,
-                                stage_of(layer, layers, p.decode.pp) * p.decode.ranks_per_stage() + receiver);
+        for (std::size_t layer = 0; layer < kinds.size(); ++layer) {
+          if (kinds[layer] != part.kind) continue;
+          const std::pair ranks(stage(layer, p.prefill.pp) * p.prefill.ranks_per_stage() + sender,
+                                stage(layer, p.decode.pp) * p.decode.ranks_per_stage() + receiver);
+          const int at = static_cast<int>(layer);
           for (int plane = 0; plane < part.planes; ++plane)
             elements[ranks].push_back(
-                {source.at(sender, layer, plane, t, u), target.at(receiver, layer, plane, t, u)});
+                {source.at(sender, at, plane, t, u), target.at(receiver, at, plane, t, u)});
         }
       }
     }
@@ -232,8 +237,10 @@ void enumerate(const RandomPair& p, const PartShape& part, std::map<std::pair<in
 TEST(Handoff, D4ClosedFormsAreTheEnumerationOfTenThousandPairs) {
   std::mt19937 random(38);
   std::map<std::string, int> strategies_seen;
+  int drafting = 0;
   for (int i = 0; i < 10000; ++i) {
     const RandomPair pair = random_pair(random, 40);
+    drafting += pair.decode[kDrafts] > 0 ? 1 : 0;
     ++strategies_seen[strategy(pair.prefill.strategy).name];
     ++strategies_seen[strategy(pair.decode.strategy).name];
     std::map<std::pair<int, int>, RankPair> want;
@@ -253,6 +260,7 @@ TEST(Handoff, D4ClosedFormsAreTheEnumerationOfTenThousandPairs) {
       EXPECT_GT(strategies_seen[s->name], 100) << s->name;
     }
   }
+  EXPECT_GT(drafting, 1000);
 }
 
 Plan tensor(int ranks, int groups = 1) {

@@ -89,6 +89,17 @@ CachePages draw_pages(std::mt19937& random) {
           chance(random, 2) ? PageOrder::tokens_first : PageOrder::heads_first};
 }
 
+// Modules of a kind that some layer has, on both sides.
+void draft(std::mt19937& random, RandomPair& pair) {
+  Model& m = pair.study.model;
+  const LayerRun& run = m.runs[random() % m.runs.size()];
+  const Attention& a = m.attentions[static_cast<std::size_t>(run.attention)];
+  if (a.none() || a.recurrent() || !chance(random, 3)) return;
+  m.drafts = DraftModules{pick(random, {1, 3}), a, m.ffns[static_cast<std::size_t>(run.ffn)]};
+  pair.prefill.set(kDrafts, 2);
+  pair.decode.set(kDrafts, 2);
+}
+
 }  // namespace
 
 RandomPair random_pair(std::mt19937& random, int most_tokens) {
@@ -104,6 +115,7 @@ RandomPair random_pair(std::mt19937& random, int most_tokens) {
   out.tokens = 1 + static_cast<long long>(random() % static_cast<unsigned>(most_tokens));
   out.prefill = draw_side(random, out.study, CacheSide::prefilled, out.tokens);
   out.decode = draw_side(random, out.study, CacheSide::to_decode, out.tokens);
+  draft(random, out);
   out.prefill_group = static_cast<int>(random() % static_cast<unsigned>(out.prefill.dp));
   out.decode_group = static_cast<int>(random() % static_cast<unsigned>(out.decode.dp));
   out.pages.source = draw_pages(random);
