@@ -192,12 +192,9 @@ std::string pair_text(const ServedPair& p) {
       p.preemptions);
   if (p.local_prefills > 0)
     out += fmt::format("; {} prompts were computed by the replicas that decode", p.local_prefills);
-  if (p.given_up > 0 && p.sends)
-    return out + fmt::format("; {} REQUESTS WAITED FOR OVER {:.0f} s, after which SGLang gives them up",
-                             p.given_up, PairRun::kSent);
   if (p.given_up > 0)
-    out += fmt::format("; {} REQUESTS KEPT THEIR BLOCKS FOR OVER {:.0f} s, after which vLLM gives them up",
-                       p.given_up, PairRun::kKept);
+    out += fmt::format("; {} REQUESTS WAITED FOR OVER {:.0f} s, after which SGLang gives them up", p.given_up,
+                       PairRun::kSent);
   return out;
 }
 
