@@ -139,8 +139,9 @@ ServiceQuestion load_of(const ServeQuestion& asked) {
   }
   q.requests = static_cast<std::uint64_t>(asked.requests);
   q.replicas = asked.replicas;
-  q.failures = parse_failures(argument_name("failure"), asked.failures, asked.replicas);
   require_in(argument_name("prefill-replicas"), asked.prefill_replicas, 1, kMostReplicas);
+  q.failures = parse_failures(argument_name("failure"), asked.failures,
+                              {asked.replicas, asked.prefill.empty() ? 0 : asked.prefill_replicas});
   require_in(argument_name("max-local-prefill"), asked.max_local_prefill, 0, std::int64_t{1} << 30);
   if (asked.prefill.empty() &&
       (asked.prefill_replicas > 1 || !asked.prefill_knobs.empty() || asked.max_local_prefill > 0))
@@ -152,9 +153,6 @@ ServiceQuestion load_of(const ServeQuestion& asked) {
         fmt::format("{} needs {}, the plan of the pool that decodes: the search answers with plans "
                     "that do both",
                     argument_name("prefill"), argument_name("plan")));
-  if (!asked.prefill.empty() && !asked.failures.empty())
-    throw UserError(fmt::format("{}: replicas of a pair of pools do not die yet: leave it out, or {}",
-                                argument_name("failure"), argument_name("prefill")));
   q.seed = static_cast<std::uint64_t>(asked.seed);
   q.knobs = asked.knobs;
   q.largest_rate = q.users == 0 && q.rate <= 0 && q.trace.empty();

@@ -53,6 +53,33 @@ std::vector<ServedTarget> targets_of(const ServedLoadAnswer& load) {
   return out;
 }
 
+namespace {
+
+ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs) {
+  return {knobs_of(knobs),
+          p.prefill_gpus,
+          p.decode_gpus,
+          p.prefill_busy,
+          p.decode_busy,
+          p.sending,
+          p.reading,
+          p.prompt.mean,
+          p.room.mean,
+          p.transfer.mean,
+          p.transfer.p99,
+          p.begin.mean,
+          p.tokens_read,
+          static_cast<long long>(p.given_up),
+          static_cast<long long>(p.local_prefills),
+          p.prefill_down,
+          static_cast<long long>(p.cut_transfers),
+          static_cast<long long>(p.failed_loads),
+          static_cast<long long>(p.recomputed),
+          p.lost_tokens};
+}
+
+}  // namespace
+
 ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const ServeQuestion& asked) {
   const ServedLoadAnswer& load = answer.load;
   ServeResult r;
@@ -65,23 +92,8 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.targets = targets_of(load);
   r.gpus = static_cast<long long>(answer.question.plan.gpus()) * answer.question.replicas;
   if (load.pair) {
-    const ServedPair& p = *load.pair;
-    r.gpus = p.prefill_gpus + p.decode_gpus;
-    r.pools = {knobs_of(*answer.prefill_knobs),
-               p.prefill_gpus,
-               p.decode_gpus,
-               p.prefill_busy,
-               p.decode_busy,
-               p.sending,
-               p.reading,
-               p.prompt.mean,
-               p.room.mean,
-               p.transfer.mean,
-               p.transfer.p99,
-               p.begin.mean,
-               p.tokens_read,
-               static_cast<long long>(p.given_up),
-               static_cast<long long>(p.local_prefills)};
+    r.gpus = load.pair->prefill_gpus + load.pair->decode_gpus;
+    r.pools = pools_of(*load.pair, *answer.prefill_knobs);
   }
   r.sent = static_cast<long long>(load.sent);
   r.answered = static_cast<long long>(load.answered);

@@ -81,7 +81,10 @@ struct Fields<ServeQuestion> {
     field("max_local_prefill", &Q::max_local_prefill,
           "tokens of prompts at most that the plan that decodes computes itself; 0: none");
     field("router", &Q::router, "`round_robin` (or empty), `least_kv` or `prefix`");
-    field("failures", &Q::failures, "replicas that die: `0 at 60 s for 5 min`, without `for` for good");
+    field("failures", &Q::failures,
+          "replicas that die: `0 at 60 s for 5 min`, without `for` for good; of a pair of pools `prefill 0 "
+          "at 60 s` "
+          "or `decode 0 at 60 s`");
     field("seed", &Q::seed, "of arrivals and lengths");
     field("knobs", &Q::knobs, "options of the engine: `max_num_seqs=256`");
   }
@@ -208,6 +211,11 @@ struct ServedPools {
   double tokens_read = 0;
   long long given_up = 0;
   long long local_prefills = 0;
+  double prefill_time_down = 0;
+  long long cut_transfers = 0;
+  long long failed_loads = 0;
+  long long recomputed = 0;
+  double lost_tokens = 0;
 };
 template <>
 struct Fields<ServedPools> {
@@ -236,8 +244,16 @@ struct Fields<ServedPools> {
     field("first_step_s", &P::first_step_s, "until the first token, mean");
     field("tokens_read", &P::tokens_read, "of a request's cache that go over links, mean");
     field("given_up", &P::given_up,
-          "requests that waited, or whose blocks were kept, longer than the engine does");
+          "requests that waited, or whose pages were kept, longer than the engine does (SGLang)");
     field("local_prefills", &P::local_prefills, "prompts that were computed where they were answered");
+    field("prefill_time_down", &P::prefill_time_down, "of the time of replicas that prefill, 0 to 1: dead");
+    field("cut_transfers", &P::cut_transfers, "hand-offs that ended with a replica before all was carried");
+    field(
+        "failed_loads", &P::failed_loads,
+        "caches that were gone before all of them was read (vLLM), with the replica that had computed them");
+    field("recomputed", &P::recomputed, "of these, prompts that were computed where they are answered");
+    field("lost_tokens", &P::lost_tokens,
+          "of caches that went over links and answered nobody, parts of hand-offs among them");
   }
 };
 

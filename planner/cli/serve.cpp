@@ -69,7 +69,8 @@ void declare(Arguments& a, ServeOptions& o) {
   a.add(
        "--failure", o.failures,
        "\"0 at 60 s for 5 min\": a replica dies so long after the beginning, and is back with an empty cache "
-       "(without for: never); its requests begin anew on others; again for more")
+       "(without for: never); its requests begin anew on others; with --prefill \"prefill 0 at 60 s\" or "
+       "\"decode 0 at 60 s\"; again for more")
       .each();
   a.add("--seed", o.seed, "Of arrivals and lengths (default: 1)").range(0, 1'000'000'000'000'000);
   a.add("--knob", o.knobs,

@@ -192,12 +192,9 @@ std::string pair_text(const ServedPair& p) {
       p.preemptions);
   if (p.local_prefills > 0)
     out += fmt::format("; {} prompts were computed by the replicas that decode", p.local_prefills);
-  if (p.given_up > 0 && p.sends)
-    return out + fmt::format("; {} REQUESTS WAITED FOR OVER {:.0f} s, after which SGLang gives them up",
-                             p.given_up, PairRun::kSent);
   if (p.given_up > 0)
-    out += fmt::format("; {} REQUESTS KEPT THEIR BLOCKS FOR OVER {:.0f} s, after which vLLM gives them up",
-                       p.given_up, PairRun::kKept);
+    out += fmt::format("; {} REQUESTS WAITED FOR OVER {:.0f} s, after which SGLang gives them up", p.given_up,
+                       PairRun::kSent);
   return out;
 }
 
@@ -220,10 +217,23 @@ std::string failures_text(const ServiceAnswer& a) {
   std::vector<std::string> each;
   for (const ReplicaFailure& f : a.question.failures) each.push_back(to_string(f));
   return fmt::format(
-      "replicas die: {}; {} requests lost theirs and began anew elsewhere, from their first sending; ITL is "
+      "replicas die: {}; {} requests lost theirs and began anew{}, from their first sending; ITL is "
       "of lost tokens, "
       "too",
-      fmt::join(each, ", "), a.load.retried);
+      fmt::join(each, ", "), a.load.retried, a.load.pair ? "" : " elsewhere");
+}
+
+// What failures of a pair cost its hand-offs.
+std::string lost_text(const ServiceAnswer& a) {
+  const ServedPair& p = *a.load.pair;
+  std::string out = fmt::format("of hand-offs {} were cut off, and {:.0f} tokens went over links for nobody",
+                                p.cut_transfers, p.lost_tokens);
+  if (!p.sends)
+    out += fmt::format("; of caches {} were gone before they were read: then {}", p.failed_loads,
+                       std::get<VllmKnobs>(a.knobs.of).recompute_failed_loads
+                           ? "a prompt is computed where it is answered (kv_load_failure_policy recompute)"
+                           : "a request fails and is sent again (kv_load_failure_policy fail)");
+  return out + fmt::format("; replicas that prefill are down {} of the time", percent(p.prefill_down));
 }
 
 std::string bracket_text(const ServiceAnswer& a) {
@@ -276,7 +286,8 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   if (a.load.answered > 0) out += latencies_text(a.load) + line(prices_text(study, a)) + "\n";
   if (!a.load.targets.empty()) out += targets_text(a.load) + "\n";
   out += line(counts_text(a)) + line(use_text(a));
-  return a.load.pair ? out + line(pair_text(*a.load.pair)) : out;
+  if (a.load.pair) out += line(pair_text(*a.load.pair));
+  return a.load.pair && !q.failures.empty() ? out + line(lost_text(a)) : out;
 }
 
 std::string serve_csv(const ServiceAnswer& a) {

@@ -21,10 +21,14 @@ struct ClusterLoad {
   Seconds path;  // from a user to the engine, and back: before the engine has it
 };
 
+/// Whose replica one is: of the one pool that there is, or of one of a pair.
+enum class ReplicaPool : std::uint8_t { only, prefill, decode };
+
 /// [R13] A replica that dies and is back with nothing, in seconds from the beginning; `up` infinite: never.
 struct ReplicaFailure {
   std::size_t replica = 0;
   Seconds down, up;
+  ReplicaPool pool = ReplicaPool::only;
 };
 
 /// Those of a play, and a new scheduler for each attention group of a replica that is back.

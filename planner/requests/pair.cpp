@@ -12,20 +12,49 @@
 
 namespace shardline {
 
-PairPool::PairPool(const PlayedPool& of,
-                   const std::function<void(std::size_t, const AnsweredRequest&)>& answered)
-    : router(of.router, of.schedulers.size()), coming(of.schedulers.size()), ways(of.schedulers.size()) {
-  for (std::size_t i = 0; i < of.schedulers.size(); ++i) {
-    schedulers.push_back(of.schedulers[i].get());
-    engines.push_back(std::make_unique<PlayedEngine>(
-        *schedulers[i], *of.times, true, [i, answered](const AnsweredRequest& a) { answered(i, a); }));
-  }
+PairPool::PairPool(const PlayedPool& of, ReplicaPool pool,
+                   std::function<void(std::size_t, const AnsweredRequest&)> on_answer)
+    : which(pool),
+      times(*of.times),
+      answered(std::move(on_answer)),
+      router(of.router, of.schedulers.size()),
+      schedulers(of.schedulers.size()),
+      renewed(of.schedulers.size()),
+      engines(of.schedulers.size()),
+      coming(of.schedulers.size()),
+      ways(of.schedulers.size()),
+      past(of.schedulers.size()),
+      since(of.schedulers.size()) {
+  for (std::size_t i = 0; i < of.schedulers.size(); ++i) start(i, of.schedulers[i].get(), Seconds(0));
+}
+
+void PairPool::start(std::size_t i, Scheduler* scheduler, Seconds at) {
+  schedulers[i] = scheduler;
+  engines[i] = std::make_unique<PlayedEngine>(*scheduler, times, true,
+                                              [this, i](const AnsweredRequest& a) { answered(i, a); });
+  engines[i]->wake(at);
+  since[i] = at;
+}
+
+void PairPool::end(std::size_t i) {
+  merge(past[i], engines[i]->take_served());
+  engines[i].reset();
+  coming[i].clear();
+  ways[i].clear();
+}
+
+void PairPool::come(std::size_t i, PairWayId id, const RequestSlots<PairWay>& all) {
+  std::deque<PairWayId>& to = coming[i];
+  to.insert(std::upper_bound(
+                to.begin(), to.end(), id,
+                [&](PairWayId a, PairWayId b) { return all[a].request.arrival < all[b].request.arrival; }),
+            id);
 }
 
 Seconds PairPool::earliest(std::size_t but) const {
   Seconds out{kNoPairEvent};
   for (std::size_t i = 0; i < size(); ++i) {
-    if (i == but || engines[i]->idle()) continue;
+    if (i == but || !up(i) || engines[i]->idle() || engines[i]->dead()) continue;
     out = std::min(out, engines[i]->asleep() ? Seconds(0) : engines[i]->now());
   }
   return out;
@@ -33,12 +62,17 @@ Seconds PairPool::earliest(std::size_t but) const {
 
 PairPlay::PairPlay(const PairParts& parts)
     : load_(parts.load),
-      prefill_(parts.prefill, [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }),
-      decode_(parts.decode, [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
+      prefill_(parts.prefill, ReplicaPool::prefill,
+               [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }),
+      decode_(parts.decode, ReplicaPool::decode,
+              [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
       max_local_prefill_(parts.decode.max_local_prefill),
       fixed_(parts.links.fixed),
       links_(parts.links, prefill_.size(), decode_.size()),
-      answered_(parts.answered) {}
+      answered_(parts.answered),
+      failures_(parts.failures) {
+  plan_failures();
+}
 
 PairRun PairPlay::run(std::uint64_t requests, const std::function<void(std::uint64_t)>& step) {
   requests_ = requests;
@@ -48,7 +82,7 @@ PairRun PairPlay::run(std::uint64_t requests, const std::function<void(std::uint
     if (step && events % 256 == 0) step(done_);
     if (!next_event()) break;
   }
-  if (done_ + refused_ < out_.sent) stands_still();
+  if (done_ + refused_ + homeless_.size() < out_.sent) stands_still();
   finish();
   return std::move(out_);
 }
@@ -66,12 +100,14 @@ struct Next {
 
 }  // namespace
 
-// The earliest of all; of equally early ones ends of hand-offs, then who comes to an engine, then routers and
-// what is sent, then engines.
+// The earliest of all; of equally early ones ends of hand-offs, then who comes to an engine, then replicas
+// that die or are back, then routers and what is sent, then engines: first those that decode, as they tell
+// the others of room.
 bool PairPlay::next_event() {
   Next comes, plays;
-  for (PairPool* p : {&prefill_, &decode_}) {
+  for (PairPool* p : {&decode_, &prefill_}) {
     for (std::size_t i = 0; i < p->size(); ++i) {
+      if (!p->up(i) || p->engines[i]->dead()) continue;
       const Seconds now = p->engines[i]->now();
       if (p->plays(i)) plays.earlier(now, *p, i);
       if (p->coming[i].empty()) continue;
@@ -81,22 +117,37 @@ bool PairPlay::next_event() {
   }
   const Seconds sends = more_ ? load_.arrivals->next_time() : Seconds(kNoPairEvent);
   const Seconds between = between_.empty() ? Seconds(kNoPairEvent) : between_.top().at;
-  const Seconds first = std::min({links_.next(), comes.at, between, sends, plays.at});
+  const Seconds fails = next_failure();
+  const Seconds first = std::min({links_.next(), comes.at, fails, between, sends, plays.at});
   if (first.value == kNoPairEvent) return false;
   if (links_.next() == first) {
     end_transfer();
   } else if (comes.at == first) {
     arrive(*comes.pool, comes.replica);
+  } else if (fails == first) {
+    happen(events_[next_event_++]);
   } else if (between == first) {
-    const Between b = between_.top();
-    between_.pop();
-    pass(b);
+    go_between();
   } else if (sends == first) {
     send();
   } else {
     play(*plays.pool, plays.replica);
   }
   return true;
+}
+
+void PairPlay::go_between() {
+  const Between b = between_.top();
+  between_.pop();
+  if (ways_[b.way].serial != b.serial) return;  // nothing of that attempt is left
+  switch (b.kind) {
+    case Between::Kind::hand_off:
+      return pass(b);
+    case Between::Kind::frees:
+      return free_lost(b.way, b.at);
+    case Between::Kind::again:
+      return fail(b.way, b.at);
+  }
 }
 
 void PairPlay::send() {
@@ -106,16 +157,19 @@ void PairPlay::send() {
     more_ = false;
     return;
   }
-  waits_.emplace_back(w.arrival.time, waiting());
+  waits_.emplace_back(w.arrival.time, waiting() + static_cast<double>(homeless_.size()));
   w.request.arrival = w.arrival.time + load_.path;
   out_.last_sent = w.arrival.time;
+  w.place = out_.sent;
+  if (!failures_.all.empty()) name_text(w);
   more_ = ++out_.sent < requests_;
-  route(std::move(w));
+  const Seconds now = w.arrival.time;
+  give(std::move(w), now);
 }
 
 double PairPlay::waiting_in(const PairPool& pool) const {
   double out = 0;
-  for (const auto& e : pool.engines) out += static_cast<double>(e->waiting());
+  for (const auto& e : pool.engines) out += e ? static_cast<double>(e->waiting()) : 0;
   return out;
 }
 
@@ -129,7 +183,7 @@ void PairPlay::arrive(PairPool& pool, std::size_t i) {
   const PairWay& w = ways_[id];
   SL_CHECK(may_refuse(pool, w), "who is refused is refused first");
   if (load_.closed) load_.arrivals->completed(w.arrival, std::max(pool.engines[i]->now(), w.arrival.time));
-  ways_.forget(id);
+  forget(id);
   ++refused_;
 }
 
@@ -140,6 +194,8 @@ bool PairPlay::take(PairPool& pool, std::size_t i, PairWayId id) {
     asked.output = 1;  // and the answer is thrown away, or goes with the cache
     w.number = prefill_.ways[i].size();
     w.came = true;
+  } else {
+    w.number_to = decode_.ways[i].size();
   }
   if (!pool.engines[i]->take(asked, w.arrival.time)) return false;
   pool.ways[i].push_back(id);
@@ -151,8 +207,9 @@ void PairPlay::prefilled(std::size_t i, const AnsweredRequest& a) {
   const PairWayId id = prefill_.ways[i][a.number];
   PairWay& w = ways_[id];
   w.prefilled = a.last;
+  w.computed = true;
   prefill_.router.answers(i, static_cast<double>(a.prompt), a.last);
-  computed(id, a);
+  computed(id);
 }
 
 // Steps that begin before anything may change what the engine computes.
@@ -161,6 +218,7 @@ void PairPlay::play(PairPool& pool, std::size_t i) {
   if (!pool.coming[i].empty()) until = ways_[pool.coming[i].front()].request.arrival;
   until = std::min(until, this->until(pool, i));
   if (load_.closed) until = std::min(until, decode_.earliest(i) + load_.path);
+  if (!failures_.all.empty()) until = std::min(until, next_loss(i));
   pool.engines[i]->play(until);
   went_on(pool, i);
 }
@@ -182,9 +240,9 @@ const std::vector<std::pair<PairWayId, std::uint32_t>>& PairPlay::take_reads(std
 }
 
 void PairPlay::begin_transfer(Seconds at, PairWayId id, std::uint32_t tokens) {
-  out_.tokens_read += tokens;
   PairWay& w = ways_[id];
   ++w.flows;
+  w.tokens += tokens;
   links_.begin(at, w.from, w.to, tokens, id);
 }
 
@@ -200,14 +258,18 @@ void PairPlay::end_transfer() {
 void PairPlay::handed_over(PairWayId id, Seconds at) {
   PairWay& w = ways_[id];
   w.there = at;
-  note_transfer(w);
+  w.handed = true;
   const auto [to, reader] = readers_[id];
   decode_.schedulers[to]->has_read(reader);
   decode_.wake(to, at);
-  const PlayedEngine& from = *prefill_.engines[w.from];
+  release(w.from, w.number, at);
+}
+
+void PairPlay::release(std::size_t i, std::uint64_t number, Seconds at) {
+  const PlayedEngine& from = *prefill_.engines[i];
   const bool at_once = (from.idle() || from.asleep()) && from.now() <= at;
-  prefill_.schedulers[w.from]->was_read(w.number, at_once);
-  prefill_.wake(w.from, at);
+  prefill_.schedulers[i]->was_read(number, at_once);
+  prefill_.wake(i, at);
 }
 
 void PairPlay::leave(std::size_t i, const AnsweredRequest& a) {
@@ -218,9 +280,9 @@ void PairPlay::leave(std::size_t i, const AnsweredRequest& a) {
   if (w.request.local_prefill)
     ++out_.local_prefills;
   else
-    out_.begin.add((a.first - w.there).value);
+    note_parts(w, a.first);
   if (load_.closed) load_.arrivals->completed(w.arrival, a.last);
-  ways_.forget(id);
+  forget(id, true);
   if (answered_) answered_(a);
 }
 
@@ -230,7 +292,7 @@ void PairPlay::stands_still() const {
       {},
       fmt::format("{} of {} requests are never answered: in a replica that decodes one that lost its KV {} "
                   "waits in front of those that have {}, and the scheduler's own rules go past neither",
-                  out_.sent - done_ - refused_, out_.sent, s.holds, s.others),
+                  out_.sent - done_ - refused_ - homeless_.size(), out_.sent, s.holds, s.others),
       {fmt::format("an engine may stand still so, too: give the replicas that decode more {}, or fewer "
                    "requests at once (planner/requests/README.md {})",
                    s.holds, s.rules)}}});
@@ -238,8 +300,19 @@ void PairPlay::stands_still() const {
 
 void PairPlay::finish() {
   add_waiting(waits_, out_.waiting, out_.begins);
-  for (const auto& e : prefill_.engines) out_.prefill.push_back(e->take_served());
-  for (const auto& e : decode_.engines) out_.decode.push_back(e->take_served());
+  Seconds end;
+  for (PairPool* p : {&prefill_, &decode_}) {
+    for (std::size_t i = 0; i < p->size(); ++i) {
+      if (p->up(i)) p->end(i);
+      end = std::max(end, p->past[i].end);
+    }
+  }
+  for (const ReplicaFailure& f : failures_.all)
+    (f.pool == ReplicaPool::prefill ? out_.prefill_down : out_.decode_down) +=
+        std::max(Seconds(0), std::min(f.up, end) - std::min(f.down, end));
+  out_.prefill = std::move(prefill_.past);
+  out_.decode = std::move(decode_.past);
+  out_.unserved = homeless_.size();
   out_.way = prefill_.schedulers.front()->cache_way();
   out_.sending = links_.sent();
   out_.reading = links_.received();
@@ -247,11 +320,11 @@ void PairPlay::finish() {
 
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
-                  const std::function<void(std::uint64_t)>& step) {
+                  const std::function<void(std::uint64_t)>& step, const PairFailures& failures) {
   SL_CHECK(!prefill.schedulers.empty() && !decode.schedulers.empty() && prefill.times != nullptr &&
                decode.times != nullptr,
            "each pool has replicas and times");
-  const PairParts parts{prefill, decode, links, load, answered};
+  const PairParts parts{prefill, decode, links, load, answered, failures};
   const CacheWay way = prefill.schedulers.front()->cache_way();
   SL_CHECK(way != CacheWay::none && way == decode.schedulers.front()->cache_way(),
            "both pools are of engines that hand caches over in one way");

@@ -21,6 +21,13 @@ struct PlayedPool {
   std::int64_t max_local_prefill = 0;
 };
 
+/// [R15] Replicas of both pools that die, each of one in the order of time and none before the other's end,
+/// and a new scheduler for one that is back.
+struct PairFailures {
+  std::vector<ReplicaFailure> all;
+  std::function<std::unique_ptr<Scheduler>(ReplicaPool)> scheduler;
+};
+
 /// What came of it. Latencies of requests are those of `decode`: its TTFT is from sending to the first token
 /// of the second pool, with all waits once. Those of `prefill` are of prompts alone, as parts of them.
 struct PairRun {
@@ -32,27 +39,44 @@ struct PairRun {
   std::uint64_t local_prefills = 0;  // prompts that were computed where they are answered
   // Seconds: the parts of each other TTFT, one behind the other. [R14] Where prompts are sent as they are
   // computed `room` comes first, from sending to where there are pages for it, and `prompt` goes on from
-  // there.
+  // there. [R15] Of the attempt that is answered; the first part has all before it, too.
   RunQuantiles prompt;                   // from sending to the end of its prefill
   RunQuantiles room;                     // the way to the other pool, and until it has blocks for it
   RunQuantiles transfer;                 // until all of its cache is there
   RunQuantiles begin;                    // until its first token
-  std::uint64_t tokens_read = 0;         // of caches that went over links
+  std::uint64_t tokens_read = 0;         // of caches that went over links, to who was answered with them
   std::vector<double> sending, reading;  // seconds of full links, by replica
-  /// Requests that kept their blocks for longer than kKept: vLLM gives them up.
+  /// [R14] Requests that waited, or kept their pages, for longer than kSent: SGLang gives them up.
   std::uint64_t given_up = 0;
   CacheWay way = CacheWay::none;
-  static constexpr double kKept = 480;  // s, VLLM_NIXL_ABORT_REQUEST_TIMEOUT, vllm/envs.py
+  // [R15]
+  std::uint64_t retried = 0;          // times that a request lost a replica, or its cache, and was sent again
+  std::uint64_t unserved = 0;         // requests that wait at the end for replicas that never come back
+  std::uint64_t cut_transfers = 0;    // hand-offs that ended before all was carried
+  std::uint64_t failed_loads = 0;     // caches that were gone before they were read, or while they were
+  std::uint64_t recomputed = 0;       // of these, prompts that were computed where they are answered
+  double lost_tokens = 0;             // that went over links, parts of hand-offs too, and served nobody
+  Seconds prefill_down, decode_down;  // of all replicas together, up to the end of the last step
   /// SGLang gives up who waits so long for room, or has room and waits so long for its cache.
   static constexpr double kSent = 300;  // s, SGLANG_DISAGGREGATION_{BOOTSTRAP,WAITING}_TIMEOUT, environ.py
+  /// [R15] vLLM keeps blocks for so long after a prompt, and after a heartbeat of the replica that is to read
+  /// them, which comes so often (docs/design/nixl_kv_cache_lease.md: kv_lease_duration, 2 / 3 and 1 / 6 of
+  /// it).
+  static constexpr double kLease = 30, kExtension = 20, kLeaseBeat = 5;  // s
+  /// [R15] A server of SGLang's that decodes asks those that prefill for their health so often, and takes one
+  /// for dead after so many times without an answer (environ.py:
+  /// SGLANG_DISAGGREGATION_HEARTBEAT_{INTERVAL,MAX_FAILURE}).
+  static constexpr double kHealthBeat = 5;  // s
+  static constexpr int kHealthMisses = 2;
 };
 
 /// [R12] Plays `requests` of them at most through both pools, to the end of the last. Schedulers are those of
 /// engines of pairs, of equal max_model_len: who is refused by one would be by both. Otherwise as
 /// play_cluster(), but each step is an event of its own. [R14] Of engines that send prompts as they compute
-/// them to who has room for them, who is refused by one is answered by neither.
+/// them to who has room for them, who is refused by one is answered by neither. [R15] Who loses a replica, or
+/// what was computed for it, begins anew at once, or waits until a replica of either pool is up.
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
-                  const std::function<void(std::uint64_t done)>& step);
+                  const std::function<void(std::uint64_t done)>& step, const PairFailures& failures = {});
 
 }  // namespace shardline

@@ -16,35 +16,61 @@ namespace shardline {
 
 constexpr double kNoPairEvent = std::numeric_limits<double>::infinity();
 
-/// Of a request that is on its way through both pools.
+/// Of a request that is on its way through both pools: one attempt to answer it.
 struct PairWay {
   TraceRequest request;
   Arrival arrival;
   std::size_t from = 0, to = 0;  // the replica that prefills it, unless the one that decodes does; that one
-  std::uint64_t number = 0;      // at `from`
+  std::uint64_t number = 0, number_to = 0;  // at `from`, and at `to`
+  std::uint64_t place = 0;                  // among all requests, as they were sent first
+  std::uint64_t serial = 0;                 // among all attempts, from 1 on; 0: forgotten
   Seconds prefilled, reads, there;
-  std::uint32_t flows = 0;  // [R14] parts of its cache that are on their way
+  std::uint32_t flows = 0;   // [R14] parts of its cache that are on their way
+  std::uint32_t tokens = 0;  // of its cache that went, or go, over links
+  double cut = 0;            // of these, that were not carried
   bool came = false, room = false, all_sent = false;
+  // [R15] Its prompt is computed; it is given to `to`; all of its cache is there.
+  bool computed = false, at_decode = false, handed = false;
+  bool one_sided = false;   // [R14] one server of the two is not asked, as the other one refuses it
+  bool cache_gone = false;  // its replica that prefilled is
+  bool doomed = false;      // therefore it will fail, at a time that is not known
+  bool lost = false;        // sent again as another attempt: what engines still hold for it is to be freed
 };
 using PairWayId = RequestSlots<PairWay>::Id;
 
 /// One of both pools, played.
 class PairPool {
  public:
-  PairPool(const PlayedPool& of, const std::function<void(std::size_t, const AnsweredRequest&)>& answered);
+  PairPool(const PlayedPool& of, ReplicaPool which,
+           std::function<void(std::size_t, const AnsweredRequest&)> answered);
   std::size_t size() const { return engines.size(); }
-  bool plays(std::size_t i) const { return !engines[i]->idle() && !engines[i]->asleep(); }
+  bool up(std::size_t i) const { return engines[i] != nullptr; }
+  bool plays(std::size_t i) const {
+    return up(i) && !engines[i]->idle() && !engines[i]->asleep() && !engines[i]->dead();
+  }
   /// Nobody but who comes later is answered before by others than `but`. Who sleeps may go on at any time.
   Seconds earliest(std::size_t but) const;
   void wake(std::size_t i, Seconds at) {
     if (engines[i]->asleep()) engines[i]->wake(at);
   }
+  /// [R15] Replica i has an empty engine; it is gone.
+  void start(std::size_t i, Scheduler* scheduler, Seconds at);
+  void end(std::size_t i);
+  /// Who comes to replica i, in the order of arrival.
+  void come(std::size_t i, PairWayId id, const RequestSlots<PairWay>& ways);
+  void stay(std::size_t i, PairWayId id) { std::erase(coming[i], id); }
 
+  const ReplicaPool which;
+  const StepTimes& times;
+  const std::function<void(std::size_t, const AnsweredRequest&)> answered;
   ReplicaRouter router;
   std::vector<Scheduler*> schedulers;
-  std::vector<std::unique_ptr<PlayedEngine>> engines;
-  std::vector<std::deque<PairWayId>> coming;  // to each replica, in order
-  std::vector<std::vector<PairWayId>> ways;   // by replica and number there
+  std::vector<std::unique_ptr<Scheduler>> renewed;     // of replicas that are back
+  std::vector<std::unique_ptr<PlayedEngine>> engines;  // nullptr: down
+  std::vector<std::deque<PairWayId>> coming;           // to each replica, in order
+  std::vector<std::vector<PairWayId>> ways;            // by replica and number there
+  std::vector<ServedRequests> past;                    // what replicas served before they died
+  std::vector<Seconds> since;                          // when each began
 };
 
 /// Of what a pair is played.
@@ -54,6 +80,7 @@ struct PairParts {
   const TransferRates& links;
   const ClusterLoad& load;
   const PlayedEngine::Answered& answered;
+  const PairFailures& failures;
 };
 
 /// Both pools from event to event. What follows from how caches get from one to the other is a class of its
@@ -67,11 +94,16 @@ class PairPlay {
   PairRun run(std::uint64_t requests, const std::function<void(std::uint64_t)>& step);
 
  protected:
-  /// Something of a hand-off that a step has left and that goes on its way, or to a router, at its time.
+  /// Something of a hand-off that a step has left and that goes on its way, or to a router, at its time; or
+  /// [R15] what becomes then of a request that was lost: `frees` what an engine holds for it, `again` sends
+  /// it.
   struct Between {
+    enum class Kind : std::uint8_t { hand_off, frees, again };
     Seconds at;
     std::uint64_t order;
     PairWayId way;
+    std::uint64_t serial;
+    Kind kind = Kind::hand_off;
     std::uint32_t tokens = 0;  // [R14] that go over links from then on
     bool last = false;
     bool operator>(const Between& b) const { return at > b.at || (at == b.at && order > b.order); }
@@ -82,27 +114,44 @@ class PairPlay {
   };
 
   /// Of who is sent now, and comes to its first engines at `request.arrival`.
-  virtual void route(PairWay&& way) = 0;
+  virtual void route(PairWay&& way, Seconds now) = 0;
   /// Requests that wait, each once.
   virtual double waiting() const = 0;
   /// Of who has come to an engine of the pool, which has taken it; or whether the engine may refuse it.
   virtual void taken(const PairPool& /*pool*/, PairWayId /*id*/) {}
   virtual bool may_refuse(const PairPool& pool, const PairWay& way) const = 0;
-  /// A prompt has been computed.
-  virtual void computed(PairWayId id, const AnsweredRequest& prompt) = 0;
+  virtual void computed(PairWayId id) = 0;
   virtual void pass(const Between& b) = 0;
   /// Until when nothing but who comes changes what engine i of the pool decides.
   virtual Seconds until(const PairPool& pool, std::size_t i) const = 0;
   /// Engine i of the pool has gone on.
   virtual void went_on(const PairPool& pool, std::size_t i) = 0;
-  /// All of a cache is there: its time, and whether the engines would have given the request up.
-  virtual void note_transfer(const PairWay& way) = 0;
+  /// Of who is answered: the parts of its TTFT, and whether the engines would have given it up.
+  virtual void note_parts(const PairWay& way, Seconds first) = 0;
   virtual Stand stand() const = 0;
+  /// [R15] A replica of the pool that way `id` is at is gone, as of now. Whether its request is to be sent
+  /// again; the way is forgotten, or what is left of it is cared for.
+  virtual bool loses(const PairPool& pool, PairWayId id, Seconds now) = 0;
+  /// [R15] What an engine holds for a way that was lost is free.
+  virtual void free_lost(PairWayId id, Seconds now) = 0;
 
   double waiting_in(const PairPool& pool) const;
   /// Who has begun to read at replica i, or has room, since this was asked last: tokens of each.
   const std::vector<std::pair<PairWayId, std::uint32_t>>& take_reads(std::size_t i);
   void begin_transfer(Seconds at, PairWayId id, std::uint32_t tokens);
+  void push(Seconds at, PairWayId id, Between::Kind kind, std::uint32_t tokens = 0, bool last = false) {
+    between_.push({at, ordered_++, id, ways_[id].serial, kind, tokens, last});
+  }
+  /// Replica i that prefilled is told that the request of a number was read, or never will be.
+  void release(std::size_t i, std::uint64_t number, Seconds at);
+  PairWayId add(PairWay&& way);
+  /// An attempt ends, answered or not: its tokens are counted.
+  void forget(PairWayId id, bool answered = false);
+  /// Sent again by the router, which knows at once; the way from a user is not gone again.
+  void send_again(PairWay way, Seconds now);
+  bool any_up(bool prefill) const {
+    return decode_.router.any_up() && (!prefill || prefill_.router.any_up());
+  }
 
   const ClusterLoad& load_;
   PairPool prefill_, decode_;
@@ -111,13 +160,24 @@ class PairPlay {
   TransferLinks links_;
   RequestSlots<PairWay> ways_;
   std::priority_queue<Between, std::vector<Between>, std::greater<>> between_;
-  std::uint64_t ordered_ = 0;
+  std::vector<std::pair<std::size_t, Scheduler::Id>> readers_;  // by way
+  std::uint64_t doomed_ = 0;
   bool more_ = true;
   PairRun out_;
 
  private:
+  // [R15] A replica dies, or is back.
+  struct Event {
+    Seconds time;
+    PairPool* pool;
+    std::size_t replica = 0;
+    bool up = false;
+  };
+
   bool next_event();
+  void go_between();
   void send();
+  void give(PairWay&& way, Seconds now);
   void arrive(PairPool& pool, std::size_t i);
   bool take(PairPool& pool, std::size_t i, PairWayId id);
   void prefilled(std::size_t i, const AnsweredRequest& a);
@@ -127,13 +187,26 @@ class PairPlay {
   void leave(std::size_t i, const AnsweredRequest& a);
   [[noreturn]] void stands_still() const;
   void finish();
+  // pair_failures.cpp
+  void plan_failures();
+  static void name_text(PairWay& way);
+  Seconds next_failure() const;
+  Seconds next_loss(std::size_t i) const;
+  void fail(PairWayId id, Seconds at);
+  void happen(const Event& e);
+  void go_down(PairPool& pool, std::size_t i, Seconds at);
+  std::vector<PairWayId> ways_at(const PairPool& pool, std::size_t i) const;
+  void let_die(PairPool& pool, std::size_t i);
 
   const PlayedEngine::Answered& answered_;
-  std::vector<std::pair<std::size_t, Scheduler::Id>> readers_;  // by way
+  const PairFailures& failures_;
+  std::vector<Event> events_;
+  std::size_t next_event_ = 0;
+  std::vector<PairWay> homeless_;  // while all of a pool are down
   std::vector<Scheduler::Read> reads_;
   std::vector<std::pair<PairWayId, std::uint32_t>> reading_;
   std::vector<std::pair<Seconds, double>> waits_;
-  std::uint64_t requests_ = 0, done_ = 0, refused_ = 0;
+  std::uint64_t requests_ = 0, done_ = 0, refused_ = 0, ordered_ = 0, attempts_ = 0;
 };
 
 /// [R12] Where the pool that decodes reads, pair_reads.cpp; [R14] where the one that prefills sends,

@@ -1,6 +1,7 @@
 // Pairs of pools where the one that decodes reads caches when it has room [R12], as under vLLM's
 // NixlConnector.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "planner/requests/pair_play.hpp"
@@ -15,11 +16,13 @@ class ReadingPair : public PairPlay {
   using PairPlay::PairPlay;
 
  private:
-  void route(PairWay&& way) override {
-    way.request.local_prefill = way.request.input <= max_local_prefill_;
-    PairPool& first = way.request.local_prefill ? decode_ : prefill_;
-    const std::size_t to = way.from = first.router.route(way.request, way.arrival.time);
-    first.coming[to].push_back(ways_.add(std::move(way)));
+  void route(PairWay&& way, Seconds now) override {
+    const bool local = way.request.local_prefill;
+    PairPool& first = local ? decode_ : prefill_;
+    const std::size_t to = first.router.route(way.request, now);
+    (local ? way.to : way.from) = to;
+    way.at_decode = local;
+    first.come(to, add(std::move(way)), ways_);
   }
 
   double waiting() const override { return waiting_in(prefill_) + waiting_in(decode_); }
@@ -28,16 +31,21 @@ class ReadingPair : public PairPlay {
     return &pool == &prefill_ || way.request.local_prefill;
   }
 
-  void computed(PairWayId id, const AnsweredRequest& prompt) override {
-    out_.prompt.add((prompt.last - prompt.came).value);
-    between_.push({prompt.last, ordered_++, id});
-  }
+  void computed(PairWayId id) override { push(ways_[id].prefilled, id, Between::Kind::hand_off); }
 
   // To a router, as who is sent.
   void pass(const Between& b) override {
     PairWay& w = ways_[b.way];
+    if (!decode_.router.any_up()) {
+      PairWay way = w;
+      leave_blocks(b.way, w.prefilled + Seconds(PairRun::kLease));
+      send_again(std::move(way), b.at);
+      return;
+    }
     w.request.arrival = b.at + load_.path;
-    decode_.coming[decode_.router.route(w.request, b.at)].push_back(b.way);
+    w.to = decode_.router.route(w.request, b.at);
+    w.at_decode = true;
+    decode_.come(w.to, b.way, ways_);
   }
 
   // Nobody comes to the pool that decodes but by way of the other one, unless prompts may stay there.
@@ -62,19 +70,100 @@ class ReadingPair : public PairPlay {
     for (const auto& [id, tokens] : take_reads(i)) {
       PairWay& w = ways_[id];
       w.all_sent = true;
-      out_.room.add((w.reads - w.prefilled).value);
-      begin_transfer(w.reads, id, tokens);
+      if (w.cache_gone)
+        fail_read(id, w.reads);
+      else
+        begin_transfer(w.reads, id, tokens);
     }
+    failed_.clear();
+    decode_.schedulers[i]->take_failed(failed_);
+    const PlayedEngine& e = *decode_.engines[i];
+    for (const Scheduler::Failed& f : failed_)
+      push(f.at_once ? e.decided_at() : e.now(), decode_.ways[i][f.number], Between::Kind::again);
   }
 
-  void note_transfer(const PairWay& way) override {
+  void note_parts(const PairWay& way, Seconds first) override {
+    out_.prompt.add((way.prefilled - way.arrival.time).value);
+    out_.room.add((way.reads - way.prefilled).value);
     out_.transfer.add((way.there - way.reads).value);
-    if ((way.there - way.prefilled).value > PairRun::kKept) ++out_.given_up;
+    out_.begin.add((first - way.there).value);
+  }
+
+  // [R15] NIXL gives an error for a read, which the worker says as it says that one has ended.
+  void fail_read(PairWayId id, Seconds at) {
+    PairWay& w = ways_[id];
+    ++out_.failed_loads;
+    out_.lost_tokens += static_cast<double>(w.tokens) - w.cut;
+    w.tokens = 0;
+    w.cut = 0;
+    w.there = at;
+    const auto [to, reader] = readers_[id];
+    const bool here = decode_.schedulers[to]->read_fails(reader);
+    decode_.wake(to, at);
+    if (here) ++out_.recomputed;
+    doom(w, !here);
+  }
+
+  void doom(PairWay& w, bool is) {
+    if (w.doomed == is) return;
+    w.doomed = is;
+    is ? ++doomed_ : --doomed_;
+  }
+
+  bool loses(const PairPool& pool, PairWayId id, Seconds now) override {
+    PairWay& w = ways_[id];
+    if (&pool == &decode_) {
+      if (w.request.local_prefill || w.handed || w.cache_gone)
+        forget(id);
+      else
+        leave_blocks(id, std::max(now, lease_of(w, now)));
+      return true;
+    }
+    if (!w.computed) {
+      forget(id);
+      return true;
+    }
+    w.cache_gone = true;
+    if (w.lost || w.handed) return false;
+    if (w.all_sent)
+      fail_read(id, now);
+    else
+      doom(w, true);
+    return false;
+  }
+
+  // Nobody reads them: the replica that prefilled keeps them for so long.
+  void leave_blocks(PairWayId id, Seconds until) {
+    PairWay& w = ways_[id];
+    if (w.cache_gone) {
+      forget(id);
+      return;
+    }
+    w.lost = true;
+    w.at_decode = false;
+    push(until, id, Between::Kind::frees);
+  }
+
+  // Heartbeats are of all requests that a replica has and has not read, from its beginning on.
+  Seconds lease_of(const PairWay& w, Seconds now) const {
+    const Seconds since = decode_.since[w.to];
+    const Seconds beat =
+        since + Seconds(PairRun::kLeaseBeat) * std::floor((now - since).value / PairRun::kLeaseBeat);
+    const Seconds first = w.prefilled + Seconds(PairRun::kLease);
+    return beat < w.request.arrival ? first : std::max(first, beat + Seconds(PairRun::kExtension));
+  }
+
+  void free_lost(PairWayId id, Seconds now) override {
+    const PairWay& w = ways_[id];
+    if (!w.cache_gone) release(w.from, w.number, now);
+    forget(id);
   }
 
   // One that lost its blocks waits in front of those that hold theirs and have read, and the scheduler looks
   // no further.
   Stand stand() const override { return {"blocks", "read theirs", "[R12]"}; }
+
+  std::vector<Scheduler::Failed> failed_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Pairs of pools where the one that prefills sends what it computes to who has room for it [R14], as under
 // SGLang.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "planner/requests/pair_play.hpp"
@@ -18,8 +19,7 @@ class SendingPair : public PairPlay {
 
  private:
   // A router sends a request to a server of each pool at once. Who is refused by one is answered by neither.
-  void route(PairWay&& way) override {
-    const Seconds now = way.arrival.time;
+  void route(PairWay&& way, Seconds now) override {
     way.from = prefill_.router.route(way.request, now);
     way.to = decode_.router.route(way.request, now);
     TraceRequest prompt = way.request;
@@ -27,9 +27,11 @@ class SendingPair : public PairPlay {
     const std::size_t from = way.from, to = way.to;
     const bool answers = decode_.schedulers[to]->takes(way.request);
     const bool computes = prefill_.schedulers[from]->takes(prompt);
-    const PairWayId id = ways_.add(std::move(way));
-    if (answers || !computes) prefill_.coming[from].push_back(id);
-    if (computes) decode_.coming[to].push_back(id);
+    way.at_decode = true;
+    way.one_sided = !answers || !computes;
+    const PairWayId id = add(std::move(way));
+    if (answers || !computes) prefill_.come(from, id, ways_);
+    if (computes) decode_.come(to, id, ways_);
   }
 
   // Who waits where it is prefilled waits in the other pool, too.
@@ -40,13 +42,17 @@ class SendingPair : public PairPlay {
   }
   bool may_refuse(const PairPool& /*pool*/, const PairWay& /*way*/) const override { return true; }
 
-  void computed(PairWayId id, const AnsweredRequest& prompt) override {
-    out_.prompt.add((prompt.last - ways_[id].reads).value);
-  }
+  void computed(PairWayId /*id*/) override {}
 
+  // [R15] What goes to a server that is gone fails at once, and the last part of it ends the hand-off.
   void pass(const Between& b) override {
-    ways_[b.way].all_sent = b.last;
-    begin_transfer(b.at, b.way, b.tokens);
+    PairWay& w = ways_[b.way];
+    if (w.cache_gone) return;
+    w.all_sent = b.last;
+    if (!w.lost)
+      begin_transfer(b.at, b.way, b.tokens);
+    else if (b.last)
+      free_lost(b.way, b.at);
   }
 
   // To a replica that decodes only the end of a hand-off, or who comes, brings anything. A part of a cache
@@ -65,7 +71,7 @@ class SendingPair : public PairPlay {
     for (std::size_t p = 0; p < prefill_.size(); ++p) {
       if (!prefill_.coming[p].empty())
         part = std::min(part, ways_[prefill_.coming[p].front()].request.arrival);
-      if (prefill_.engines[p]->idle()) continue;
+      if (!prefill_.up(p) || prefill_.engines[p]->idle()) continue;
       // One that sleeps does so until it has pages again, or somebody has room.
       part = std::min(part, prefill_.plays(p) ? prefill_.engines[p]->now() : next_room(i));
     }
@@ -92,8 +98,7 @@ class SendingPair : public PairPlay {
     for (const auto& read : take_reads(i)) {
       PairWay& w = ways_[read.first];
       w.room = true;
-      out_.room.add((w.reads - w.arrival.time).value);
-      if (w.came) tell_room(read.first, w.reads);
+      if (w.came && !w.cache_gone) tell_room(read.first, w.reads);
     }
   }
 
@@ -108,13 +113,94 @@ class SendingPair : public PairPlay {
     prefill_.schedulers[i]->take_sent(sent_);
     const Seconds at = prefill_.engines[i]->now();  // the end of the step that computed it
     for (const Scheduler::Sent& s : sent_)
-      between_.push({at, ordered_++, prefill_.ways[i][s.number], s.tokens, s.last});
+      push(at, prefill_.ways[i][s.number], Between::Kind::hand_off, s.tokens, s.last);
   }
 
-  void note_transfer(const PairWay& way) override {
+  void note_parts(const PairWay& way, Seconds first) override {
+    out_.room.add((way.reads - way.arrival.time).value);
+    out_.prompt.add((way.prefilled - way.reads).value);
     out_.transfer.add((way.there - way.prefilled).value);
+    out_.begin.add((first - way.there).value);
     const double kept = (way.there - way.reads).value, waited = (way.reads - way.request.arrival).value;
     if (std::max(kept, waited) > PairRun::kSent) ++out_.given_up;
+  }
+
+  bool loses(const PairPool& pool, PairWayId id, Seconds now) override {
+    const PairWay& w = ways_[id];
+    if (w.one_sided) return loses_one_sided(pool, id);
+    return &pool == &prefill_ ? loses_prefill(id, now) : loses_decode(id, now);
+  }
+
+  // Where it is to be refused.
+  bool loses_one_sided(const PairPool& pool, PairWayId id) {
+    PairPool& other = &pool == &prefill_ ? decode_ : prefill_;
+    const std::deque<PairWayId>& coming = other.coming[&pool == &prefill_ ? ways_[id].to : ways_[id].from];
+    if (std::find(coming.begin(), coming.end(), id) != coming.end()) return false;
+    forget(id);
+    return true;
+  }
+
+  // The server that decodes has its pages until it misses the other one's health twice.
+  bool loses_prefill(PairWayId id, Seconds now) {
+    PairWay& w = ways_[id];
+    const bool again = !w.lost && !w.handed;
+    if (w.lost) {
+      forget(id);
+    } else if (w.handed) {
+      w.cache_gone = true;
+    } else if (w.request.arrival > now) {
+      decode_.stay(w.to, id);
+      forget(id);
+    } else {
+      w.lost = w.cache_gone = true;
+      push(missed(decode_.since[w.to], now), id, Between::Kind::frees);
+    }
+    return again;
+  }
+
+  // The second time after `now` that a server that is up since then asks.
+  static Seconds missed(Seconds since, Seconds now) {
+    const double beats = std::ceil(std::max(0.0, (now - since).value) / PairRun::kHealthBeat);
+    return since + Seconds(PairRun::kHealthBeat) * (std::max(1.0, beats) + PairRun::kHealthMisses - 1);
+  }
+
+  // The server that prefills forgets who has no room there, and computes all others in vain.
+  bool loses_decode(PairWayId id, Seconds now) {
+    PairWay& w = ways_[id];
+    if (w.lost || w.handed) {
+      const bool again = !w.lost;
+      forget(id);
+      return again;
+    }
+    if (!w.room) {
+      if (w.came) {
+        prefill_.schedulers[w.from]->lose_room(w.number);
+        prefill_.router.answers(w.from, static_cast<double>(w.request.input), now);
+      } else {
+        prefill_.stay(w.from, id);
+      }
+      forget(id);
+    } else {
+      w.lost = true;
+      w.at_decode = false;
+      if (w.all_sent) free_lost(id, now);
+    }
+    return true;
+  }
+
+  void free_lost(PairWayId id, Seconds now) override {
+    const PairWay& w = ways_[id];
+    if (!w.cache_gone) {
+      release(w.from, w.number, now);
+    } else if (std::find(decode_.coming[w.to].begin(), decode_.coming[w.to].end(), id) !=
+               decode_.coming[w.to].end()) {
+      decode_.stay(w.to, id);
+    } else {
+      decode_.schedulers[w.to]->give_up(w.number_to);
+      decode_.wake(w.to, now);
+      decode_.router.answers(w.to, static_cast<double>(w.request.input), now);
+    }
+    forget(id);
   }
 
   // One that lost its pages waits for those of others whose caches have come, and nobody looks at these.

@@ -29,6 +29,8 @@ class RequestSlots {
   }
   Request& operator[](Id id) { return requests_[id]; }
   const Request& operator[](Id id) const { return requests_[id]; }
+  /// Numbers are below it; those that are forgotten have a Request{}.
+  Id end() const { return static_cast<Id>(requests_.size()); }
 
  private:
   std::vector<Request> requests_;

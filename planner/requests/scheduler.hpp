@@ -113,6 +113,24 @@ class Scheduler {
   /// [R14] Appends who had the first token from the other engine when a step was decided: at once, not at the
   /// end of one. It is done if that was all of its answer.
   virtual void take_firsts(std::vector<Id>& /*out*/) {}
+  /// [R15] The other replica is gone, with what a request was to read: its worker says so as of a read that
+  /// has ended. Then it is computed here, where true is given back, or it fails, which is appended to `out`
+  /// once.
+  struct Failed {
+    std::uint64_t number = 0;
+    bool at_once = false;  // known when a step was decided, not at the end of one
+  };
+  virtual bool read_fails(Id /*id*/) {
+    SL_CHECK(false, "only engines that read fail to");
+    return false;
+  }
+  virtual void take_failed(std::vector<Failed>& /*out*/) {}
+  /// [R15] Of engines that send: who decodes gives the request of a number up, which has nothing of its cache
+  /// or not all of it; who prefills forgets one for which there will never be room.
+  virtual void give_up(std::uint64_t /*number*/) { SL_CHECK(false, "only engines that wait give up"); }
+  virtual void lose_room(std::uint64_t /*number*/) {
+    SL_CHECK(false, "only engines that send prompts wait for room");
+  }
   /// Whether there is something that a hand-off will give back: then an engine may have nothing to do.
   virtual bool waits_for_transfers() const { return false; }
 

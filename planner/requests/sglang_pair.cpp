@@ -16,6 +16,15 @@ void SglangScheduler::has_room(std::uint64_t number) {
   roomed_.emplace(number, at->second);
 }
 
+// [R15] The other server is gone before it had room: nothing is held for the request but its place in line.
+void SglangScheduler::lose_room(std::uint64_t number) {
+  const auto at = handshakes_.find(number);
+  SL_CHECK(at != handshakes_.end() && !roomed_.contains({number, at->second}), "who has no room loses none");
+  requests_.forget(at->second);
+  handshakes_.erase(at);
+  --live_;
+}
+
 // Ends of transfers are asked for once a step, or all the time where there is nothing to compute, in the
 // order in which prompts ended (process_disagg_prefill_inflight_queue).
 void SglangScheduler::was_read(std::uint64_t number, bool at_once) {
@@ -90,6 +99,35 @@ void SglangScheduler::take_firsts(std::vector<Id>& out) {
 
 void SglangScheduler::has_read(Id id) { requests_[id].read = true; }
 
+// [R15] Its receiver has failed: looked for as ends of transfers are.
+void SglangScheduler::give_up(std::uint64_t number) {
+  const auto is_it = [&](Id id) { return requests_[id].number == number; };
+  const auto asks = std::find_if(asks_.begin(), asks_.end(), is_it);
+  const auto comes = std::find_if(comes_.begin(), comes_.end(), is_it);
+  SL_CHECK(asks != asks_.end() || comes != comes_.end(), "who gives up waits for a cache");
+  requests_[asks != asks_.end() ? *asks : *comes].fails = true;
+}
+
+// pop_preallocated and pop_transferred: of who has failed, without pages or with them.
+void SglangScheduler::drop_failed(bool with_pages) {
+  const auto drop = [&](Id id) {
+    const Request& r = requests_[id];
+    if (!r.fails) return false;
+    if (with_pages) {
+      free_ += pages_of(r.computed);
+      --slots_;
+    }
+    --live_;
+    changed_ = true;
+    requests_.forget(id);
+    return true;
+  };
+  if (with_pages)
+    std::erase_if(comes_, drop);
+  else
+    std::erase_if(asks_, drop);
+}
+
 // process_decode_queue, then get_next_disagg_decode_batch_to_run. While somebody who lost its pages waits for
 // them nothing else goes on, not even the look for caches that have come.
 bool SglangScheduler::schedule_answers() {
@@ -148,6 +186,7 @@ void SglangScheduler::resume_lost() {
 // pop_preallocated: in the order in which they came, until one does not fit beside what is kept for all, and
 // beside what the longest that runs may still need when all others are retracted.
 void SglangScheduler::give_room() {
+  drop_failed(false);
   if (asks_.empty()) return;
   std::int64_t retractable = 0, longest = 0;
   const auto count = [&](std::uint32_t prompt, std::uint32_t known, std::uint32_t answer) {
@@ -178,6 +217,7 @@ void SglangScheduler::give_room() {
 
 // pop_transferred: whoever is whole, in the order in which they had room.
 void SglangScheduler::look_for_read() {
+  drop_failed(true);
   const auto whole = [&](Id id) { return requests_[id].read; };
   const auto first = std::stable_partition(comes_.begin(), comes_.end(), [&](Id id) { return !whole(id); });
   if (first == comes_.end()) return;

@@ -78,6 +78,9 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
   if (live_ == 0 && steps_.empty()) {  // on_idle
     ratio_from_ = first_ratio();
     ratio_steps_ = 0;
+    // [R14] A server that decodes has gone round with nothing to do since it answered the last ones.
+    gone_.clear();
+    if (role_ == PairRole::decodes) finished_ = 0;
   }
   Request r;
   r.prompt = static_cast<std::uint32_t>(request.input);

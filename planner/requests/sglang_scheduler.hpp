@@ -75,6 +75,7 @@ class SglangScheduler : public Scheduler {
     bool began = false;
     std::uint32_t sent = 0;            // tokens of its prompt that went to the other engine
     bool read = false;                 // all of them have come from there
+    bool fails = false;                // or never will
     RadixNode node = 0;                // where those end
     std::vector<std::uint64_t> pages;  // its text, as far as it was needed
     std::vector<std::uint64_t> text;   // of the trace's blocks
@@ -111,6 +112,8 @@ class SglangScheduler : public Scheduler {
   bool waits_for_transfers() const override { return role_ != PairRole::none && live_ + kept_.size() > 0; }
   CacheWay cache_way() const override { return role_ == PairRole::none ? CacheWay::none : CacheWay::sent; }
   void has_room(std::uint64_t number) override;
+  void give_up(std::uint64_t number) override;
+  void lose_room(std::uint64_t number) override;
   void take_sent(std::vector<Sent>& out) override;
   void take_firsts(std::vector<Id>& out) override;
 
@@ -165,6 +168,7 @@ class SglangScheduler : public Scheduler {
   void resume_lost();
   void give_room();
   void look_for_read();
+  void drop_failed(bool with_pages);
   void begin_read();
 
   SglangKnobs knobs_;

@@ -26,6 +26,7 @@ void TransferLinks::begin(Seconds now, std::size_t from, std::size_t to, std::ui
   f.remaining = (rates_.token * static_cast<double>(tokens)).value;
   f.from = from;
   f.to = to;
+  f.tokens = tokens;
   f.number = number;
   flows_.push_back(f);
   share();
@@ -48,6 +49,28 @@ std::optional<std::uint64_t> TransferLinks::step() {
   flows_.erase(flows_.begin() + static_cast<std::ptrdiff_t>(ends));
   share();
   return number;
+}
+
+std::vector<TransferLinks::Cut> TransferLinks::cut_sender(Seconds now, std::size_t from) {
+  return cut(now, &Flow::from, from);
+}
+
+std::vector<TransferLinks::Cut> TransferLinks::cut_receiver(Seconds now, std::size_t to) {
+  return cut(now, &Flow::to, to);
+}
+
+std::vector<TransferLinks::Cut> TransferLinks::cut(Seconds now, std::size_t Flow::*side,
+                                                   std::size_t replica) {
+  go_on(now);
+  std::vector<Cut> out;
+  for (const Flow& f : flows_) {
+    if (f.*side != replica) continue;
+    const double waits = f.flows > now_ ? f.tokens : 0;  // all of it, or nothing where tokens take no time
+    out.push_back({f.number, rates_.token > Seconds(0) ? f.remaining / rates_.token.value : waits});
+  }
+  std::erase_if(flows_, [&](const Flow& f) { return f.*side == replica; });
+  share();
+  return out;
 }
 
 Seconds TransferLinks::least_end(const Flow& f) const {

@@ -32,6 +32,15 @@ class TransferLinks {
   Seconds next() const { return next_; }
   /// Goes on to next(); who ended there, if somebody did.
   std::optional<std::uint64_t> step();
+  /// [R15] One that ends at `now` before all of it was carried: its number, and tokens that were not.
+  struct Cut {
+    std::uint64_t number;
+    double left;
+  };
+  /// All of a sender's, or of a receiver's, that is gone, in the order in which they began; others share its
+  /// links.
+  std::vector<Cut> cut_sender(Seconds now, std::size_t from);
+  std::vector<Cut> cut_receiver(Seconds now, std::size_t to);
   /// No flow of a sender, or of a receiver, ends before, whatever begins meanwhile.
   Seconds earliest_of_sender(std::size_t from) const;
   Seconds earliest_of_receiver(std::size_t to) const;
@@ -47,11 +56,13 @@ class TransferLinks {
     double remaining;  // seconds, alone
     double rate = 0;   // of 1
     std::size_t from, to;
+    std::uint32_t tokens;
     std::uint64_t number;
     bool fixed = false;  // its rate is found
   };
 
   Seconds least_end(const Flow& f) const;
+  std::vector<Cut> cut(Seconds now, std::size_t Flow::*side, std::size_t replica);
   void go_on(Seconds now);
   void share();
 

@@ -11,12 +11,17 @@ void VllmScheduler::take_reads(std::vector<Read>& out) {
   reads_.clear();
 }
 
+void VllmScheduler::take_failed(std::vector<Failed>& out) {
+  out.insert(out.end(), failed_.begin(), failed_.end());
+  failed_.clear();
+}
+
 bool VllmScheduler::schedule() {
   SL_CHECK(count_ < depth(), "few enough steps are decided");
   if (decide()) return true;
   // An engine without a step to compute asks its connector at once.
   if (count_ > 0 || told_.empty()) return false;
-  notice(told_);
+  notice(told_, true);
   return decide();
 }
 
@@ -37,9 +42,23 @@ bool VllmScheduler::read(Id id, const RunPool::Found& found) {
   return true;
 }
 
+// [R15] Nothing was read: what was found here is valid, and the rest is computed in the blocks that are held.
+bool VllmScheduler::go_on_alone(Step& step, Id id, std::uint32_t& budget) {
+  Request& r = requests_[id];
+  std::uint32_t tokens = r.prompt - r.computed;
+  const std::uint32_t part = knobs_.long_prefill_token_threshold;
+  if (part > 0 && part < tokens) tokens = part;
+  if (!knobs_.enable_chunked_prefill && tokens > budget) return false;
+  if (watermark() > pool_.available()) return false;
+  --reading_;
+  run(step, id, std::min(tokens, budget), budget);
+  return true;
+}
+
 // The last token of the prompt is computed here: its logits are asked for.
 bool VllmScheduler::go_on_after_read(Step& step, Id id, std::uint32_t& budget) {
   Request& r = requests_[id];
+  if (r.fails) return go_on_alone(step, id, budget);
   r.computed = r.prompt - 1;
   fill(r);
   if (watermark() > pool_.available()) return false;
@@ -49,10 +68,14 @@ bool VllmScheduler::go_on_after_read(Step& step, Id id, std::uint32_t& budget) {
 }
 
 // What a worker says: who has read, or was.
-void VllmScheduler::notice(std::vector<std::uint64_t>& told) {
+void VllmScheduler::notice(std::vector<std::uint64_t>& told, bool at_once) {
   for (const std::uint64_t it : told) {
     if (role_ == PairRole::decodes) {
-      requests_[static_cast<Id>(it)].read = true;
+      const Id id = static_cast<Id>(it);
+      if (requests_[id].fails)
+        fail(id, at_once);
+      else
+        requests_[id].read = true;
       continue;
     }
     const auto kept = kept_blocks_.find(it);
@@ -62,6 +85,26 @@ void VllmScheduler::notice(std::vector<std::uint64_t>& told) {
     kept_blocks_.erase(kept);
   }
   told.clear();
+}
+
+// [R15] It ends with an error, or is computed here: anew where nothing was found.
+void VllmScheduler::fail(Id id, bool at_once) {
+  Request& r = requests_[id];
+  if (knobs_.recompute_failed_loads && r.found > 0) {
+    r.read = true;
+    return;
+  }
+  pool_.release(r.share);
+  --reading_;
+  if (knobs_.recompute_failed_loads) {
+    r.state = Request::State::waiting;
+    r.fails = r.began = false;
+    return;
+  }
+  failed_.push_back({r.number, at_once});
+  if (knobs_.enable_prefix_caching) pool_.drop_text(r.share.text);
+  std::erase(waiting_, id);
+  requests_.forget(id);
 }
 
 void VllmScheduler::keep(Request& r) {

@@ -357,7 +357,7 @@ Scheduler::Ended VllmScheduler::finish_steps(std::uint64_t steps) {
     if (p.last) leave(p.id);
   }
   // Blocks that were read are free behind those of who is done (`update_from_output`).
-  notice(ended.told);
+  notice(ended.told, false);
   return {ended_, ended.others, ended.before};
 }
 

@@ -18,6 +18,9 @@
 
 namespace shardline {
 
+/// [R15] Name of an option of a server that decodes for another.
+inline constexpr const char* kLoadFailurePolicy = "kv_load_failure_policy";
+
 /// Options of `vllm serve`, under its names but for the words in brackets.
 struct VllmKnobs {
   bool async_scheduling = true;  // a step is decided when the one before begins, not when it ends
@@ -28,6 +31,7 @@ struct VllmKnobs {
   bool scheduler_reserve_full_isl = true;  // the whole prompt must fit before its first part is computed
   double watermark = 0;                    // part of the blocks that a new request leaves free
   bool enable_prefix_caching = true;
+  bool recompute_failed_loads = false;  // [kv_load_failure_policy recompute, of a server that decodes: R15]
   std::uint32_t block_size = 16;        // tokens
   std::uint32_t max_model_len = 8192;   // tokens of a prompt and its answer
   std::uint32_t num_gpu_blocks = 8192;  // that requests can have [without the null block]
@@ -59,6 +63,7 @@ class VllmScheduler : public Scheduler {
     bool began = false;
     bool remote = false;                        // its prompt is still to be read
     bool read = false;                          // and was
+    bool fails = false;                         // or cannot be
     std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last, or `since`
     std::uint64_t since = 0;                    // steps that were decided before it was steady
     std::uint64_t last = 0;                     // the step of its last token, from 1 on
@@ -98,6 +103,12 @@ class VllmScheduler : public Scheduler {
   void take_reads(std::vector<Read>& out) override;
   void has_read(Id id) override { told_.push_back(id); }
   void was_read(std::uint64_t number, bool /*at_once*/) override { told_.push_back(number); }
+  bool read_fails(Id id) override {
+    requests_[id].fails = true;
+    told_.push_back(id);
+    return knobs_.recompute_failed_loads;
+  }
+  void take_failed(std::vector<Failed>& out) override;
   CacheWay cache_way() const override { return role_ == PairRole::none ? CacheWay::none : CacheWay::read; }
   bool waits_for_transfers() const override { return reading_ > 0 || !kept_blocks_.empty(); }
 
@@ -144,9 +155,11 @@ class VllmScheduler : public Scheduler {
   bool admit(Step& step, Id id, std::uint32_t& budget);
   bool read(Id id, const RunPool::Found& found);
   bool go_on_after_read(Step& step, Id id, std::uint32_t& budget);
+  bool go_on_alone(Step& step, Id id, std::uint32_t& budget);
   std::uint32_t watermark() const;
   void run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget);
-  void notice(std::vector<std::uint64_t>& told);
+  void notice(std::vector<std::uint64_t>& told, bool at_once);
+  void fail(Id id, bool at_once);
   void preempt(Id id);
   void count(Step& step, Id id, std::uint32_t tokens);
   void more_alike(std::uint32_t steps);
@@ -172,6 +185,7 @@ class VllmScheduler : public Scheduler {
   // Of pairs: reads that nobody was told of, requests that read, what ended and no step in progress says yet
   // (ids of those that read, numbers of those that were read), and blocks of those that are done, by number.
   std::vector<Read> reads_;
+  std::vector<Failed> failed_;
   std::size_t reading_ = 0;
   std::vector<std::uint64_t> told_;
   std::unordered_map<std::uint64_t, RunPool::Share> kept_blocks_;

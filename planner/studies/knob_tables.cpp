@@ -21,6 +21,10 @@ const std::vector<KnobText<VllmKnobs>>& texts_of(const VllmKnobs& /*unused*/) {
       {.name = "enable_chunked_prefill", .flag = &K::enable_chunked_prefill},
       {.name = "enable_prefix_caching", .flag = &K::enable_prefix_caching},
       {.name = "scheduler_reserve_full_isl", .flag = &K::scheduler_reserve_full_isl},
+      {.name = kLoadFailurePolicy,
+       .of_decoder = true,
+       .words = {"fail", "recompute"},
+       .choose = [](K& k, std::size_t i) { k.recompute_failed_loads = i == 1; }},
   };
   return known;
 }
@@ -86,8 +90,8 @@ void set_all(Knobs& knobs, const std::vector<std::string>& overrides, bool decod
 
 }  // namespace
 
-void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides) {
-  set_all(knobs, overrides, false);
+void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, bool decoder) {
+  set_all(knobs, overrides, decoder);
 }
 void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, bool decoder) {
   set_all(knobs, overrides, decoder);

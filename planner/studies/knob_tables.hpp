@@ -12,7 +12,7 @@ namespace shardline {
 
 /// Sets those that are named, as "max_num_seqs=256", in their order. Throws UserError of names and values,
 /// and of options of a server that decodes for another where it is none.
-void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides);
+void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, bool decoder);
 void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, bool decoder);
 void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides);
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <variant>
 
 #include "sim/base/error.hpp"
@@ -18,6 +19,17 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr Seconds kLongest{1e7};  // four months
 constexpr const char* kForInstance = "expected for instance \"0 at 60 s for 5 min\"";
+constexpr const char* kOfPair =
+    "expected for instance \"prefill 0 at 60 s for 5 min\" or \"decode 0 at 60 s for 5 min\"";
+
+std::string_view pool_name(ReplicaPool pool) {
+  return pool == ReplicaPool::prefill ? "prefill" : pool == ReplicaPool::decode ? "decode" : "";
+}
+
+std::string replica_text(const ReplicaFailure& f) {
+  return f.pool == ReplicaPool::only ? std::to_string(f.replica)
+                                     : fmt::format("{} {}", pool_name(f.pool), f.replica);
+}
 
 struct Fault {
   std::size_t at = 0;
@@ -37,15 +49,41 @@ std::variant<Seconds, Fault> time_in(const std::string& text, std::size_t begin,
   return out;
 }
 
-std::variant<ReplicaFailure, Fault> failure_in(const std::string& text, int replicas) {
-  const std::size_t number_at = std::min(text.find_first_not_of(' '), text.size());
+// The pool that stands at the beginning of the text, which it is read beyond.
+std::variant<ReplicaPool, Fault> pool_in(const std::string& text, std::size_t& at, bool pair) {
+  at = std::min(text.find_first_not_of(' '), text.size());
+  const std::size_t begin = at;
+  ReplicaPool out = ReplicaPool::only;
+  for (const ReplicaPool pool : {ReplicaPool::prefill, ReplicaPool::decode}) {
+    const std::string_view name = pool_name(pool);
+    if (std::string_view(text).substr(at, name.size()) != name) continue;
+    out = pool;
+    at = std::min(text.find_first_not_of(' ', at + name.size()), text.size());
+    break;
+  }
+  if (pair && out == ReplicaPool::only)
+    return Fault{begin, "of which pool is the replica: expected \"prefill\" or \"decode\" before its number"};
+  if (!pair && out != ReplicaPool::only)
+    return Fault{begin, "there is one pool: expected the number of a replica"};
+  return out;
+}
+
+std::variant<ReplicaFailure, Fault> failure_in(const std::string& text, const ReplicaCounts& counts) {
   ReplicaFailure out;
+  std::size_t number_at = 0;
+  const auto pool = pool_in(text, number_at, counts.prefill > 0);
+  if (const auto* wrong = std::get_if<Fault>(&pool)) return *wrong;
+  out.pool = std::get<ReplicaPool>(pool);
+  const int replicas = out.pool == ReplicaPool::prefill ? counts.prefill : counts.decode;
   const char* const end = text.data() + text.size();
   const auto [last, error] = std::from_chars(text.data() + number_at, end, out.replica);
   if (error != std::errc{}) return Fault{number_at, "expected the number of a replica"};
   if (out.replica >= static_cast<std::size_t>(replicas))
-    return Fault{number_at,
-                 fmt::format("there is no replica {}: they are 0 to {}", out.replica, replicas - 1)};
+    return Fault{number_at, fmt::format("there is no replica {}: {} 0 to {}", out.replica,
+                                        out.pool == ReplicaPool::prefill  ? "those that prefill are"
+                                        : out.pool == ReplicaPool::decode ? "those that decode are"
+                                                                          : "they are",
+                                        replicas - 1)};
   const auto after = static_cast<std::size_t>(last - text.data());
   const std::size_t at = text.find(" at ", after), lasts = text.find(" for ", after);
   if (at != std::min(text.find_first_not_of(' ', after), text.size()) - 1 || at == std::string::npos)
@@ -65,14 +103,15 @@ std::variant<ReplicaFailure, Fault> failure_in(const std::string& text, int repl
 }  // namespace
 
 std::vector<ReplicaFailure> parse_failures(const std::string& name, const std::vector<std::string>& texts,
-                                           int replicas) {
+                                           const ReplicaCounts& replicas) {
   std::vector<ReplicaFailure> out;
   std::vector<Diagnostic> faults;
   for (const std::string& text : texts) {
     const auto read = failure_in(text, replicas);
     if (const auto* wrong = std::get_if<Fault>(&read))
-      faults.push_back(
-          {Location{name, 1, static_cast<int>(wrong->at) + 1, text}, wrong->what, {kForInstance}});
+      faults.push_back({Location{name, 1, static_cast<int>(wrong->at) + 1, text},
+                        wrong->what,
+                        {replicas.prefill > 0 ? kOfPair : kForInstance}});
     else
       out.push_back(std::get<ReplicaFailure>(read));
   }
@@ -80,10 +119,10 @@ std::vector<ReplicaFailure> parse_failures(const std::string& name, const std::v
                    [](const ReplicaFailure& a, const ReplicaFailure& b) { return a.down < b.down; });
   for (std::size_t i = 0; i < out.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (out[j].replica == out[i].replica && out[i].down <= out[j].up)
+      if (out[j].pool == out[i].pool && out[j].replica == out[i].replica && out[i].down <= out[j].up)
         faults.push_back({{},
                           fmt::format("{} {} and {}: replica {} is down already", name, to_string(out[j]),
-                                      to_string(out[i]), out[i].replica),
+                                      to_string(out[i]), replica_text(out[i])),
                           {}});
     }
   }
@@ -92,7 +131,7 @@ std::vector<ReplicaFailure> parse_failures(const std::string& name, const std::v
 }
 
 std::string to_string(const ReplicaFailure& f) {
-  const std::string down = fmt::format("{} at {}", f.replica, to_string(f.down));
+  const std::string down = fmt::format("{} at {}", replica_text(f), to_string(f.down));
   return f.up.value < kNever ? fmt::format("{} for {}", down, to_string(f.up - f.down)) : down;
 }
 

@@ -42,6 +42,7 @@ class RequestService::Plays {
     if (!q_.trace.empty()) trace_ = size != nullptr ? *size : size_of(q_.trace, q_.requests, step);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
     knobs_ = knobs_of(q_.knobs, PairRole::decodes);
+    if (q_.prefill) require_noticed(study_.study, knobs_, q_.failures);
     if (q_.prefill)
       pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
                                            PairPools::Known{});
@@ -130,6 +131,7 @@ class RequestService::Plays {
     q_.prefill.reset();
     pools_.reset();
     if (pools.prefill_replicas == 0) return;
+    require_noticed(study_.study, knobs_, {});
     q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, knobs_of_prefill(pools.knobs), 0};
     pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
                                          PairPools::Known{&pools.prefill->times(), pools.rates});
@@ -181,7 +183,7 @@ class RequestService::Plays {
     const auto step = [&](std::uint64_t done) { step_(done, q_.requests); };
     if (pools_) {
       const PairRun run =
-          pools_->play(times_, q_.replicas, q_.router, load.load(), q_.requests, answered, step);
+          pools_->play(times_, q_.replicas, q_.router, load.load(), q_.requests, answered, step, q_.failures);
       return of_pair(run, records, good);
     }
     const ClusterFailures failures{q_.failures, [this] { return scheduler_of(knobs_); }};
@@ -228,7 +230,8 @@ class RequestService::Plays {
   // What is of the replicas that decode, but for what is of requests: these are of both pools.
   ServedLoadAnswer of_pair(const PairRun& run, std::array<LatencyRecord, kLatencies.size()>& records,
                            std::uint64_t good) const {
-    ServedLoadAnswer out = summary({run.decode, run.waiting, run.begins, run.sent, run.last_sent, 0, 0, {}},
+    ServedLoadAnswer out = summary({run.decode, run.waiting, run.begins, run.sent, run.last_sent, run.retried,
+                                    run.unserved, run.decode_down},
                                    records, good, false);
     double found = 0, prompts = 0;
     for (const ServedRequests& r : run.prefill) {

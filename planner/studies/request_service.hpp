@@ -52,7 +52,7 @@ struct ServiceQuestion {
   int replicas = 1;
   std::optional<PrefillQuestion> prefill{};  // then the plan above decodes only, both under one router
   Router router = Router::round_robin;
-  std::vector<ReplicaFailure> failures = {};  // of those of one pool [R13]
+  std::vector<ReplicaFailure> failures = {};  // [R13], [R15]
   std::uint64_t seed = 1;
   bool pictures = false;           // whether the answer has a timeline and curves, too
   std::vector<std::string> knobs;  // "max_num_seqs=256"

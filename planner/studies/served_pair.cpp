@@ -9,6 +9,7 @@
 #include "planner/engines/prompt_step.hpp"
 #include "planner/handoff/transfer.hpp"
 #include "planner/studies/knob_text.hpp"
+#include "planner/studies/replica_failures.hpp"
 #include "sim/base/argument_names.hpp"
 
 namespace shardline {
@@ -58,7 +59,7 @@ std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_bot
   std::vector<std::string> out;
   std::copy_if(of_both.begin(), of_both.end(), std::back_inserter(out), [](const std::string& text) {
     const std::string name = knob_parts(text).name;
-    return name != kReservedTokens && name != kExtraSlots;
+    return name != kReservedTokens && name != kExtraSlots && name != kLoadFailurePolicy;
   });
   return out;
 }
@@ -124,6 +125,31 @@ std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Pla
   return no_handoff(decode, CacheSide::to_decode);
 }
 
+void require_noticed(const Case& c, const ServiceKnobs& decode, const std::vector<ReplicaFailure>& failures) {
+  const auto* vllm = std::get_if<VllmKnobs>(&decode.of);
+  const bool loses = std::any_of(failures.begin(), failures.end(),
+                                 [](const auto& f) { return f.pool == ReplicaPool::prefill; });
+  if (vllm != nullptr && vllm->recompute_failed_loads && !loses)
+    throw UserError({Diagnostic{{},
+                                fmt::format("{} {}: no replica that prefills dies, so that no load fails",
+                                            argument_name("knob"), kLoadFailurePolicy),
+                                {"expected it beside " + argument_name("failure") + " \"prefill 0 at 60 s\"" +
+                                 ", or leave it out"}}});
+  constexpr double kLeast = PairRun::kHealthMisses * PairRun::kHealthBeat;
+  for (const ReplicaFailure& f : failures) {
+    if (!halves_apart(c) || f.pool != ReplicaPool::prefill || (f.up - f.down).value >= kLeast) continue;
+    throw UserError({Diagnostic{
+        {},
+        fmt::format(
+            "{} \"{}\": SGLang's servers that decode ask the others for their health every {:.0f} s "
+            "and miss one after {} times; that one is back before keeps requests waiting for {:.0f} s, "
+            "which is not played",
+            argument_name("failure"), to_string(f), PairRun::kHealthBeat, PairRun::kHealthMisses,
+            PairRun::kSent),
+        {fmt::format("expected for {:.0f} s at least", kLeast)}}});
+  }
+}
+
 PairPools::PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode,
                      ServiceKnobs& knobs, long long mean, long long prompt, const Known& known)
     : question_(question), times_(known.times) {
@@ -164,7 +190,8 @@ std::unique_ptr<Scheduler> PairPools::scheduler(PairRole role) const {
 
 PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
                         std::uint64_t requests, const PlayedEngine::Answered& answered,
-                        const std::function<void(std::uint64_t)>& step) const {
+                        const std::function<void(std::uint64_t)>& step,
+                        const std::vector<ReplicaFailure>& failures) const {
   PlayedPool prefill, decode;
   for (int i = 0; i < question_.replicas; ++i) prefill.schedulers.push_back(scheduler(PairRole::prefills));
   for (int i = 0; i < replicas; ++i) decode.schedulers.push_back(scheduler(PairRole::decodes));
@@ -172,7 +199,11 @@ PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router rout
   decode.times = &decode_times;
   prefill.router = decode.router = router;
   decode.max_local_prefill = question_.max_local;
-  return play_pair(prefill, decode, rates_, load, requests, answered, step);
+  const PairFailures fail{
+      failures, [this](ReplicaPool pool) {
+        return scheduler(pool == ReplicaPool::prefill ? PairRole::prefills : PairRole::decodes);
+      }};
+  return play_pair(prefill, decode, rates_, load, requests, answered, step, fail);
 }
 
 ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) const {
@@ -203,6 +234,11 @@ ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) 
   out.given_up = run.given_up;
   out.sends = run.way == CacheWay::sent;
   out.local_prefills = run.local_prefills;
+  if (seconds > 0) out.prefill_down = run.prefill_down.value / seconds / question_.replicas;
+  out.cut_transfers = run.cut_transfers;
+  out.failed_loads = run.failed_loads;
+  out.recomputed = run.recomputed;
+  out.lost_tokens = run.lost_tokens;
   return out;
 }
 

@@ -40,6 +40,10 @@ struct ServedPair {
   std::uint64_t given_up = 0;                // waited, or kept blocks, longer than the engine does
   bool sends = false;                        // [R14] prompts go as they are computed, room comes first
   std::uint64_t preemptions = 0;             // of prompts
+  // [R15] Where replicas die: of the time of those that prefill; what hand-offs lost, as of PairRun.
+  double prefill_down = 0;
+  std::uint64_t cut_transfers = 0, failed_loads = 0, recomputed = 0;
+  double lost_tokens = 0;
 };
 
 /// Whether servers of a pair are others than servers that do both, those that prefill and those that decode
@@ -65,6 +69,10 @@ std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Pla
 /// What a hand-off between two plans takes, of prompts of about so many tokens.
 TransferRates handoff_rates(const Case& c, const Plan& prefill, const Plan& decode, long long prompt);
 
+/// Throws UserError of a server of SGLang's that prefills and is back before others have missed it [R15], and
+/// of a policy for loads that fail where none does.
+void require_noticed(const Case& c, const ServiceKnobs& decode, const std::vector<ReplicaFailure>& failures);
+
 /// Both pools of a question, to be played as often as asked.
 class PairPools {
  public:
@@ -82,7 +90,8 @@ class PairPools {
 
   PairRun play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
                std::uint64_t requests, const PlayedEngine::Answered& answered,
-               const std::function<void(std::uint64_t)>& step) const;
+               const std::function<void(std::uint64_t)>& step,
+               const std::vector<ReplicaFailure>& failures = {}) const;
   ServedPair told(const PairRun& run, int decode_gpus, double seconds) const;
   const ServiceKnobs& knobs() const { return knobs_; }
   const TransferRates& rates() const { return rates_; }

@@ -227,7 +227,7 @@ ReplicaGroups groups_of(const ServiceKnobs& knobs, const Plan& plan) {
 }
 
 VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,
-                     long long mean_tokens) {
+                     long long mean_tokens, bool decoder) {
   Plan plan = asked;
   plan.batch = 1;
   VllmKnobs knobs;
@@ -242,7 +242,7 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
   // vllm/config/model.py:1832, is_prefix_caching_supported, which engine/arg_utils.py:2492 takes where nobody
   // says another (@68afd7889723): not of hybrid models.
   knobs.enable_prefix_caching = !has_recurrence(c.model);
-  set_knobs(knobs, overrides);
+  set_knobs(knobs, overrides, decoder);
   knobs.block_size = on_sharers(knobs.block_size, sharers_of(c, plan));
   if (knobs.num_gpu_blocks == 0)
     knobs.num_gpu_blocks = blocks_that_fit(c, plan, knobs.block_size, knobs.max_num_seqs, mean_tokens);
@@ -259,7 +259,7 @@ ServiceKnobs service_knobs(const Case& c, const Plan& asked, const std::vector<s
     return {sglang_knobs(c, plan, overrides, mean_tokens, role == PairRole::decodes)};
   if (same_engine(c.engine->name, "trtllm")) return {trtllm_knobs(c, plan, overrides, mean_tokens)};
   SL_CHECK(same_engine(c.engine->name, "vllm"), "an engine whose requests are played has a scheduler");
-  return {vllm_knobs(c, plan, overrides, mean_tokens)};
+  return {vllm_knobs(c, plan, overrides, mean_tokens, role == PairRole::decodes)};
 }
 
 std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs) {

@@ -55,7 +55,7 @@ ServiceKnobs service_knobs(const Case& c, const Plan& plan, const std::vector<st
 
 /// The same where the engine is vLLM.
 VllmKnobs vllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                     long long mean_tokens);
+                     long long mean_tokens, bool decoder = false);
 
 /// What is said of a plan with a batch, which a play does not keep; nothing of one without.
 std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& knobs);

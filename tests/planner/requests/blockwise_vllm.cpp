@@ -142,8 +142,28 @@ bool BlockwiseVllm::read(Id id) {
   return true;
 }
 
+// Nothing came of what it was to read.
+bool BlockwiseVllm::compute_unread(Id id, std::uint32_t& budget) {
+  Request& r = requests_[id];
+  std::uint32_t rest = r.prompt - r.found;
+  const std::uint32_t part = knobs_.long_prefill_token_threshold;
+  if (part > 0 && part < rest) rest = part;
+  if (!knobs_.enable_chunked_prefill && rest > budget) return false;
+  if (!running_.empty() && static_cast<std::uint32_t>(knobs_.watermark * pool_.size()) > pool_.available())
+    return false;
+  rest = std::min(rest, budget);
+  r.reading = false;
+  r.computed = r.found;
+  --reading_;
+  running_.push_back(id);
+  budget -= rest;
+  count(id, rest);
+  return true;
+}
+
 bool BlockwiseVllm::admit(Id id, std::uint32_t& budget) {
   Request& r = requests_[id];
+  if (r.reading && r.fails) return compute_unread(id, budget);
   if (r.reading) {
     r.computed = r.prompt - 1;
     fill(id);
@@ -192,14 +212,38 @@ bool BlockwiseVllm::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
   if (decide()) return true;
   if (!steps_.empty() || told_.empty()) return false;
-  notice(told_);
+  notice(told_, true);
   return decide();
 }
 
-void BlockwiseVllm::notice(std::vector<std::uint64_t>& told) {
+void BlockwiseVllm::fail(Id id, bool at_once) {
+  Request& r = requests_[id];
+  if (knobs_.recompute_failed_loads) {
+    if (r.found > 0) {  // what was found stays, and so do all blocks
+      r.read = true;
+      return;
+    }
+    pool_.release(r.blocks);
+    r.blocks.clear();
+    r.filled = r.computed = 0;
+    r.reading = r.fails = r.began = false;
+    --reading_;
+    return;
+  }
+  failed_.push_back({r.number, at_once});
+  pool_.release(r.blocks);
+  --reading_;
+  std::erase(waiting_, id);
+  requests_.forget(id);
+}
+
+void BlockwiseVllm::notice(std::vector<std::uint64_t>& told, bool at_once) {
   for (const std::uint64_t it : told) {
     if (role_ == PairRole::decodes) {
-      requests_[static_cast<Id>(it)].read = true;
+      if (requests_[static_cast<Id>(it)].fails)
+        fail(static_cast<Id>(it), at_once);
+      else
+        requests_[static_cast<Id>(it)].read = true;
     } else {
       pool_.release(kept_blocks_.at(it));
       kept_blocks_.erase(it);
@@ -299,7 +343,7 @@ Scheduler::Ended BlockwiseVllm::finish_steps(std::uint64_t steps) {
     any = true;
   }
   if (any) std::erase_if(running_, [&](Id id) { return requests_[id].done; });
-  notice(told_of_.front());
+  notice(told_of_.front(), false);
   told_of_.pop_front();
   return {ended_};
 }

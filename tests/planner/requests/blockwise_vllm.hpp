@@ -27,7 +27,7 @@ class BlockwiseVllm : public Scheduler {
     std::uint32_t filled = 0;                   // blocks whose text can be found
     std::uint32_t computed = 0, generated = 0;  // tokens, up to the step that was decided last
     bool began = false;
-    bool remote = false, reading = false, read = false;  // of pairs
+    bool remote = false, reading = false, read = false, fails = false;  // of pairs
     std::uint32_t tokens() const { return prompt + generated; }
     std::vector<KvBlock> blocks;
     std::vector<BlockHash> chain;
@@ -53,6 +53,15 @@ class BlockwiseVllm : public Scheduler {
   }
   void has_read(Id id) override { told_.push_back(id); }
   void was_read(std::uint64_t number, bool /*at_once*/) override { told_.push_back(number); }
+  bool read_fails(Id id) override {
+    requests_[id].fails = true;
+    told_.push_back(id);
+    return knobs_.recompute_failed_loads;
+  }
+  void take_failed(std::vector<Failed>& out) override {
+    out.insert(out.end(), failed_.begin(), failed_.end());
+    failed_.clear();
+  }
   bool waits_for_transfers() const override { return reading_ > 0 || !kept_blocks_.empty(); }
 
   const Request& request(Id id) const override { return requests_[id]; }
@@ -71,9 +80,11 @@ class BlockwiseVllm : public Scheduler {
   void extend(Id id, std::size_t blocks);
   bool schedule_running(std::uint32_t& budget);
   bool admit(Id id, std::uint32_t& budget);
+  bool compute_unread(Id id, std::uint32_t& budget);
   bool read(Id id);
   bool decide();
-  void notice(std::vector<std::uint64_t>& told);
+  void notice(std::vector<std::uint64_t>& told, bool at_once);
+  void fail(Id id, bool at_once);
   void preempt(Id id);
   void count(Id id, std::uint32_t tokens);
   void more_alike(std::uint32_t steps);
@@ -83,6 +94,7 @@ class BlockwiseVllm : public Scheduler {
   VllmKnobs knobs_;
   PairRole role_;
   std::vector<Read> reads_;
+  std::vector<Failed> failed_;
   std::uint32_t reading_ = 0;
   std::vector<std::uint64_t> told_;
   std::deque<std::vector<std::uint64_t>> told_of_;  // by step

@@ -10,97 +10,11 @@
 #include <memory>
 #include <vector>
 
-#include "planner/requests/vllm_scheduler.hpp"
+#include "tests/planner/requests/pair_case.hpp"
 #include "tests/planner/requests/plain_pair.hpp"
-#include "tests/planner/requests/random_play.hpp"
 
 namespace shardline {
 namespace {
-
-struct PairCase {
-  VllmKnobs prefill, decode;
-  TransferRates links;
-  std::size_t senders = 1, receivers = 1;
-  Seconds path{0.002};
-  std::vector<TraceRequest> requests;
-  Router to_prefill = Router::round_robin, to_decode = Router::round_robin;
-  std::int64_t max_local_prefill = 0;
-};
-
-// The case's requests as they come.
-class ListedLoad {
- public:
-  explicit ListedLoad(const PairCase& c)
-      : c_(c), arrivals_([this]() -> std::optional<Seconds> {
-          if (read_ == c_.requests.size()) return std::nullopt;
-          return c_.requests[read_++].arrival;
-        }) {
-    load.arrivals = &arrivals_;
-    load.request = [this](TraceRequest& r) {
-      return sent_ < c_.requests.size() && (r = c_.requests[sent_++], true);
-    };
-    load.path = c.path;
-  }
-  ListedLoad(const ListedLoad&) = delete;  // the load points to it
-  ListedLoad& operator=(const ListedLoad&) = delete;
-  ClusterLoad load;
-
- private:
-  const PairCase& c_;
-  std::size_t read_ = 0, sent_ = 0;
-  TraceArrivals arrivals_;
-};
-
-struct PlayedPair {
-  PairRun run;
-  std::map<double, AnsweredRequest> answers;  // by when they came
-  std::vector<std::unique_ptr<Scheduler>> schedulers;
-};
-
-PlayedPair played(const PairCase& c) {
-  const BentStepTimes times;
-  PlayedPool prefill, decode;
-  for (std::size_t i = 0; i < c.senders; ++i)
-    prefill.schedulers.push_back(std::make_unique<VllmScheduler>(c.prefill, PairRole::prefills));
-  for (std::size_t i = 0; i < c.receivers; ++i)
-    decode.schedulers.push_back(std::make_unique<VllmScheduler>(c.decode, PairRole::decodes));
-  prefill.times = decode.times = &times;
-  prefill.router = c.to_prefill;
-  decode.router = c.to_decode;
-  decode.max_local_prefill = c.max_local_prefill;
-  ListedLoad listed(c);
-  PlayedPair out;
-  out.run = play_pair(prefill, decode, c.links, listed.load, c.requests.size(),
-                      [&](const AnsweredRequest& a) { out.answers[a.came.value] = a; }, {});
-  for (PlayedPool* p : {&prefill, &decode})
-    for (auto& s : p->schedulers) out.schedulers.push_back(std::move(s));
-  return out;
-}
-
-PairCase random_case(std::uint64_t seed) {
-  RandomStream random(seed, "pairs");
-  PairCase c;
-  for (VllmKnobs* k : {&c.prefill, &c.decode}) {
-    k->async_scheduling = random.below(2) == 0;
-    k->max_num_batched_tokens = 64 + static_cast<std::uint32_t>(random.below(500));
-    k->max_num_seqs = 2 + static_cast<std::uint32_t>(random.below(12));
-    k->enable_prefix_caching = random.below(3) > 0;
-    k->watermark = random.below(3) == 0 ? 0.05 : 0;
-    k->max_model_len = 700;
-    k->num_gpu_blocks = 46 + static_cast<std::uint32_t>(random.below(120));
-  }
-  c.senders = 1 + random.below(3);
-  c.receivers = 1 + random.below(3);
-  // Off the grid of the steps: at a tie two ways of adding times up, which round differently, may both be
-  // right.
-  c.links = {Seconds(0.001 * static_cast<double>(random.below(4))),
-             Seconds(1e-6 * static_cast<double>(1 + random.below(1000)) * (1 + 3.14159e-8)),
-             1 + static_cast<double>(random.below(3)) / 2, 1 + static_cast<double>(random.below(3)) / 2};
-  c.path = Seconds(0.002 * (1 + 2.71828e-7));
-  c.requests = random_requests(random, 500);
-  if (seed % 3 == 2) c.max_local_prefill = static_cast<std::int64_t>(random.below(400));
-  return c;
-}
 
 // SHARDLINE_WHOLE=1 plays 4,000 loads: two that end in one step, one of them named in it before, give blocks
 // back in the order in which they ran, which 1 load in 200 shows.
@@ -108,7 +22,7 @@ TEST(Pair, R12PlayIsThePlainStepper) {
   const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 400;
   std::uint64_t preempted = 0, found = 0, shared = 0, still = 0, local = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const PairCase c = random_case(seed);
+    const PairCase c = random_pair(seed);
     const BentStepTimes times;
     PlainPair slow(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times, c.max_local_prefill);
     const std::vector<PlainAnswer> answers = slow.play(c.requests);
@@ -142,7 +56,7 @@ TEST(Pair, R12PlayIsThePlainStepper) {
 
 TEST(Pair, R12EveryRequestOnceAndAllBlocksFree) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    PairCase c = random_case(seed);
+    PairCase c = random_pair(seed);
     c.to_prefill = static_cast<Router>(seed % 3);
     c.to_decode = static_cast<Router>(seed / 3 % 3);
     c.decode.num_gpu_blocks += 400;  // so that none stands still
@@ -176,7 +90,7 @@ TEST(Pair, R12EveryRequestOnceAndAllBlocksFree) {
 // The parts of TTFT are one behind the other and nothing is in two of them.
 TEST(Pair, R12PartsOfTtftAreAllOfIt) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    PairCase c = random_case(seed);
+    PairCase c = random_pair(seed);
     c.decode.num_gpu_blocks += 400;
     const PlayedPair a = played(c);
     double ttft = 0;
@@ -195,7 +109,7 @@ TEST(Pair, R12PartsOfTtftAreAllOfIt) {
 // All prompts are short: nothing is handed over, and the pool that decodes answers as it would alone.
 TEST(Pair, R12ShortPromptsStayWhereTheyAreAnswered) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    PairCase c = random_case(seed);
+    PairCase c = random_pair(seed);
     c.max_local_prefill = 700;
     const PlayedPair a = played(c);
     EXPECT_EQ(a.run.local_prefills, c.requests.size());

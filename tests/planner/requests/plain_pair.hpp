@@ -2,92 +2,162 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "planner/requests/cluster.hpp"
 #include "tests/planner/requests/blockwise_vllm.hpp"
 #include "tests/planner/requests/plain_links.hpp"
 
 namespace shardline {
 
 struct PlainAnswer {
-  double came = 0, first = -1, last = 0;
+  double came = 0, first = -1, last = -1;
   std::uint32_t found = 0;
 };
 
-/// planner/requests/README.md [R12] with routers in turn, and nothing clever.
+/// planner/requests/README.md [R12] and [R15] with routers in turn, and nothing clever.
 class PlainPair {
  public:
   PlainPair(const VllmKnobs& prefill, const VllmKnobs& decode, const TransferRates& links,
             std::size_t senders, std::size_t receivers, Seconds path, const StepTimes& times,
-            std::int64_t max_local_prefill)
-      : links_(links, senders, senders + receivers),
+            std::int64_t max_local_prefill, const std::vector<ReplicaFailure>& failures = {})
+      : prefill_(prefill),
+        decode_(decode),
+        links_(links, senders, senders + receivers),
         senders_(senders),
         path_(path.value),
         max_local_prefill_(max_local_prefill),
         times_(times) {
-    for (std::size_t i = 0; i < senders + receivers; ++i)
-      engines_.push_back(
-          {std::make_unique<BlockwiseVllm>(i < senders ? prefill : decode,
-                                           i < senders ? PairRole::prefills : PairRole::decodes),
-           {},
-           0,
-           false});
+    engines_.resize(senders + receivers);
+    for (std::size_t i = 0; i < engines_.size(); ++i) start(i, 0);
+    for (const ReplicaFailure& f : failures) {
+      const std::size_t engine = f.replica + (f.pool == ReplicaPool::decode ? senders : 0);
+      changes_.push_back({f.down.value, engine, false});
+      if (f.up.value < kNever) changes_.push_back({f.up.value, engine, true});
+    }
   }
 
   std::vector<PlainAnswer> play(const std::vector<TraceRequest>& requests) {
     requests_ = requests;
+    // Who is sent again has the text that it had.
+    for (std::size_t i = 0; i < requests_.size() && !changes_.empty(); ++i)
+      for (std::int64_t b = 0; b * kTraceBlock < requests_[i].input && (b > 0 || requests_[i].blocks.empty());
+           ++b)
+        if (static_cast<std::int64_t>(requests_[i].blocks.size()) == b)
+          requests_[i].blocks.push_back(1000 + 10 * i + static_cast<std::size_t>(b));
     for (const TraceRequest& r : requests) answers_.push_back({r.arrival.value});
     for (double t = next(); t < kNever; t = next()) {
       flow(t);
       arrive(t);
       for (std::size_t e = 0; e < engines_.size(); ++e)
         if (engines_[e].busy && engines_[e].end <= t) end_step(e, t);
-      while (sent_ < requests_.size() && answers_[sent_].came <= t) send();
-      for (std::size_t e = 0; e < engines_.size(); ++e)
-        if (!engines_[e].busy &&
-            (engines_[e].s->waiting() > 0 || engines_[e].s->running() > 0 || engines_[e].s->decided() > 0))
+      change(t);
+      free_blocks(t);
+      arrive(t);
+      while (sent_ < requests_.size() && answers_[sent_].came <= t) send(sent_++, t + path_);
+      for (std::size_t e = 0; e < engines_.size(); ++e) {
+        if (engines_[e].s == nullptr || engines_[e].busy) continue;
+        if (engines_[e].s->waiting() > 0 || engines_[e].s->running() > 0 || engines_[e].s->decided() > 0)
           begin_step(e, t);
+      }
     }
     return answers_;
   }
   std::size_t most_flows() const { return most_flows_; }
+  std::size_t retried = 0, failed_loads = 0, cut = 0;
+  std::vector<double> freed;  // when leases ran out
+  std::size_t unserved() const { return homeless_.size(); }
 
  private:
   static constexpr double kNever = TransferLinks::kNever;
   struct Engine {
-    std::unique_ptr<BlockwiseVllm> s;
-    std::vector<std::size_t> requests;  // by number there
-    double end;
-    bool busy;
+    std::unique_ptr<BlockwiseVllm> s;   // nullptr: down
+    std::vector<std::size_t> attempts;  // by number there
+    double end = 0, since = 0;
+    bool busy = false;
+  };
+  // To answer a request.
+  struct Attempt {
+    std::size_t request, from = 0, number = 0, to = 0;
+    bool local = false, answers = false;  // it is, or goes, where it is answered
+    double prefilled = kNever, reached = 0;
+    std::optional<Scheduler::Id> reader;
+    bool handed = false, gone = false, over = false;
   };
   struct Coming {
     double at;
-    std::size_t engine, request;
+    std::size_t engine, attempt;
   };
+  struct Change {
+    double at;
+    std::size_t engine;
+    bool up;
+  };
+
+  void start(std::size_t e, double t) {
+    engines_[e] = {std::make_unique<BlockwiseVllm>(e < senders_ ? prefill_ : decode_,
+                                                   e < senders_ ? PairRole::prefills : PairRole::decodes),
+                   {},
+                   0,
+                   t,
+                   false};
+  }
 
   double next() const {
     double t = kNever;
     if (sent_ < requests_.size()) t = answers_[sent_].came;
     for (const Coming& c : comes_) t = std::min(t, c.at);
+    for (const Change& c : changes_) t = std::min(t, c.at);
+    for (const Coming& c : frees_) t = std::min(t, c.at);
     for (const Engine& e : engines_)
       if (e.busy) t = std::min(t, e.end);
     return std::min(t, links_.next());
   }
 
-  std::size_t to_decode() { return senders_ + to_decode_++ % (engines_.size() - senders_); }
+  // The next in turn of those that are up; nothing where none is.
+  std::optional<std::size_t> turn(bool decodes) {
+    const std::size_t first = decodes ? senders_ : 0, last = decodes ? engines_.size() : senders_;
+    bool any = false;
+    for (std::size_t e = first; e < last; ++e) any = any || engines_[e].s != nullptr;
+    if (!any) return std::nullopt;
+    for (;;) {
+      const std::size_t e = first + turns_[decodes ? 1 : 0]++ % (last - first);
+      if (engines_[e].s != nullptr) return e;
+    }
+  }
+  bool any_up(bool decodes) const {
+    for (std::size_t e = decodes ? senders_ : 0; e < (decodes ? engines_.size() : senders_); ++e)
+      if (engines_[e].s != nullptr) return true;
+    return false;
+  }
 
   // Each pool in its turns.
-  void send() {
-    const bool local = requests_[sent_].input <= max_local_prefill_;
-    comes_.push_back({answers_[sent_].came + path_, local ? to_decode() : to_prefill_++ % senders_, sent_});
-    ++sent_;
+  void send(std::size_t request, double arrives) {
+    Attempt a;
+    a.request = request;
+    a.local = a.answers = requests_[request].input <= max_local_prefill_;
+    if (!any_up(true) || (!a.local && !any_up(false))) {
+      homeless_.push_back(request);
+      return;
+    }
+    const std::size_t to = *turn(a.local);
+    (a.local ? a.to : a.from) = to;
+    attempts_.push_back(a);
+    comes_.push_back({arrives, to, attempts_.size() - 1});
+  }
+  void again(std::size_t request, double t) {
+    ++retried;
+    send(request, t);
   }
 
   void flow(double t) {
     for (const PlainFlow& f : links_.go_on(t)) {
+      attempts_[f.request].handed = true;
       engines_[f.to].s->has_read(f.reader);
       engines_[f.from].s->was_read(f.number, false);
     }
@@ -95,18 +165,91 @@ class PlainPair {
 
   void arrive(double t) {
     std::vector<Coming> still;
+    std::stable_sort(comes_.begin(), comes_.end(),
+                     [](const Coming& a, const Coming& b) { return a.at < b.at; });
     for (const Coming& c : comes_) {
       if (c.at > t) {
         still.push_back(c);
         continue;
       }
-      TraceRequest r = requests_[c.request];
-      if (c.engine < senders_) r.output = 1;
+      Attempt& a = attempts_[c.attempt];
+      TraceRequest r = requests_[a.request];
+      if (c.engine < senders_) {
+        r.output = 1;
+        a.number = engines_[c.engine].attempts.size();
+      }
       r.local_prefill = r.input <= max_local_prefill_;
-      engines_[c.engine].requests.push_back(c.request);
+      engines_[c.engine].attempts.push_back(c.attempt);
       engines_[c.engine].s->add(r);
     }
     comes_ = still;
+  }
+
+  void change(double t) {
+    std::vector<Change> now;
+    for (const Change& c : changes_)
+      if (c.at <= t) now.push_back(c);
+    std::erase_if(changes_, [&](const Change& c) { return c.at <= t; });
+    for (const Change& c : now) {
+      if (!c.up) continue;
+      start(c.engine, t);
+      std::vector<std::size_t> waited;
+      std::swap(waited, homeless_);
+      for (const std::size_t request : waited) send(request, t);
+    }
+    for (const Change& c : now)
+      if (!c.up) die(c.engine, t);
+  }
+
+  void die(std::size_t e, double t) {
+    cut += static_cast<std::size_t>(
+        std::erase_if(links_.flows, [&](const PlainFlow& f) { return f.from == e || f.to == e; }));
+    links_.share();
+    std::erase_if(comes_, [&](const Coming& c) { return c.engine == e; });
+    const double since = engines_[e].since;
+    engines_[e] = {};
+    std::vector<std::size_t> order(attempts_.size()), lost;
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return attempts_[a].request < attempts_[b].request;
+    });
+    for (const std::size_t i : order) {
+      Attempt& a = attempts_[i];
+      if (e < senders_ && !a.local && a.from == e && !a.gone) {
+        a.gone = true;
+        if (a.over) continue;
+        if (a.prefilled > t) {
+          a.over = true;
+          lost.push_back(a.request);
+        } else if (a.reader && !a.handed) {
+          ++failed_loads;
+          engines_[a.to].s->read_fails(*a.reader);
+        }
+      } else if (e >= senders_ && a.answers && a.to == e && !a.over) {
+        a.over = true;
+        lost.push_back(a.request);
+        if (!a.local && !a.handed && !a.gone) frees_.push_back({lease(a, t, since), e, i});
+      }
+    }
+    for (const std::size_t request : lost) again(request, t);
+  }
+
+  // A beat every 5 s of the engine's life, for 20 s from then on; 30 s without any.
+  static double lease(const Attempt& a, double t, double since) {
+    double beat = since, last = -1;
+    for (; beat <= t; beat += 5)
+      if (beat >= a.reached) last = beat;
+    return std::max(t, last < 0 ? a.prefilled + 30 : std::max(a.prefilled + 30, last + 20));
+  }
+
+  void free_blocks(double t) {
+    for (const Coming& f : frees_) {
+      const Attempt& a = attempts_[f.attempt];
+      if (f.at > t || a.gone) continue;
+      engines_[a.from].s->was_read(a.number, false);
+      freed.push_back(t);
+    }
+    std::erase_if(frees_, [&](const Coming& f) { return f.at <= t; });
   }
 
   void begin_step(std::size_t e, double t) {
@@ -119,20 +262,33 @@ class PlainPair {
     }
     std::vector<Scheduler::Read> reads;
     engine.s->take_reads(reads);
+    bool fails = false;
     for (const Scheduler::Read& r : reads) {
-      const std::size_t request = engine.requests[r.number];
-      std::size_t from = 0, number = 0;
-      for (std::size_t p = 0; p < senders_; ++p) {
-        const auto& of = engines_[p].requests;
-        const auto it = std::find(of.begin(), of.end(), request);
-        if (it == of.end()) continue;
-        from = p;
-        number = static_cast<std::size_t>(it - of.begin());
+      Attempt& a = attempts_[engine.attempts[r.number]];
+      a.reader = r.id;
+      if (a.gone) {
+        ++failed_loads;
+        fails = true;
+        engine.s->read_fails(r.id);
+      } else {
+        links_.begin(t, r.tokens, {0, 0, 0, a.from, e, engine.attempts[r.number], r.id, a.number});
       }
-      links_.begin(t, r.tokens, {0, 0, 0, from, e, request, r.id, number});
     }
     most_flows_ = std::max(most_flows_, links_.flows.size());
     if (!reads.empty()) links_.share();
+    take_failed(e, t);
+    // An engine without a step looks all the time.
+    if (fails && !engine.busy) begin_step(e, t);
+  }
+
+  void take_failed(std::size_t e, double t) {
+    std::vector<Scheduler::Failed> failed;
+    engines_[e].s->take_failed(failed);
+    for (const Scheduler::Failed& f : failed) {
+      Attempt& a = attempts_[engines_[e].attempts[f.number]];
+      a.over = true;
+      again(a.request, t);
+    }
   }
 
   void end_step(std::size_t e, double t) {
@@ -141,19 +297,43 @@ class PlainPair {
     const Scheduler::Ended ended = engine.s->finish_steps(1);
     for (const Scheduler::Id id : ended.named) {
       const Scheduler::Request r = engine.s->request(id);
-      const std::size_t request = engine.requests[r.number];
+      Attempt& attempt = attempts_[engine.attempts[r.number]];
       if (e >= senders_) {
-        PlainAnswer& a = answers_[request];
-        if (a.first < 0) a.first = t;
-        a.last = t;
-        a.found = r.found;
+        PlainAnswer& a = answers_[attempt.request];
+        if (first_of_.size() <= engine.attempts[r.number]) first_of_.resize(attempts_.size(), -1);
+        double& first = first_of_[engine.attempts[r.number]];
+        if (first < 0) first = t;
+        if (r.done) {
+          a.first = first;
+          a.last = t;
+          a.found = r.found;
+          attempt.over = true;
+        }
       } else {
-        comes_.push_back({t + path_, to_decode(), request});
+        prefilled(engine.attempts[r.number], t);
       }
       if (r.done) engine.s->forget(id);
     }
+    take_failed(e, t);
   }
 
+  void prefilled(std::size_t attempt, double t) {
+    Attempt& a = attempts_[attempt];
+    a.prefilled = t;
+    const std::optional<std::size_t> to = turn(true);
+    if (!to) {
+      a.over = true;
+      frees_.push_back({t + 30, 0, attempt});
+      again(a.request, t);
+      return;
+    }
+    a.to = *to;
+    a.answers = true;
+    a.reached = t + path_;
+    comes_.push_back({a.reached, *to, attempt});
+  }
+
+  const VllmKnobs prefill_, decode_;
   PlainLinks links_;
   const std::size_t senders_;
   const double path_;
@@ -161,9 +341,14 @@ class PlainPair {
   const StepTimes& times_;
   std::vector<TraceRequest> requests_;
   std::vector<Engine> engines_;
-  std::vector<Coming> comes_;
+  std::vector<Attempt> attempts_;
+  std::vector<double> first_of_;  // tokens, by attempt
+  std::vector<Coming> comes_, frees_;
+  std::vector<Change> changes_;
+  std::vector<std::size_t> homeless_;
   std::vector<PlainAnswer> answers_;
-  std::size_t sent_ = 0, to_prefill_ = 0, to_decode_ = 0, most_flows_ = 0;
+  std::size_t sent_ = 0, most_flows_ = 0;
+  std::size_t turns_[2] = {0, 0};
 };
 
 }  // namespace shardline

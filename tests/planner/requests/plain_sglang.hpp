@@ -29,6 +29,7 @@ struct PlainRequest {
   std::vector<std::uint64_t> text;  // pages of it, as far as others may have them
   std::uint32_t computed = 0, sent = 0, output = 0;
   bool room = false, here = false, began = false, finished = false, retracted = false;
+  bool failed = false;      // it will never be here
   std::uint32_t pages = 0;  // its own, those of the tree among them where they are its own text
   RadixNode node = 0;
   std::uint32_t in_tree = 0;
@@ -51,6 +52,8 @@ class PlainPrefill {
   }
   void receive(PlainRequest* r) { bootstrap_.push_back(r); }
   bool busy() const { return !bootstrap_.empty() || !waiting_.empty() || chunked_ != nullptr; }
+  // Whether it had no room, which it will not have.
+  bool forget_unroomed(PlainRequest* r, bool roomed) { return !roomed && std::erase(bootstrap_, r) > 0; }
 
   std::optional<PlainBatch> decide() {
     for (auto it = bootstrap_.begin(); it != bootstrap_.end();) {
@@ -295,6 +298,11 @@ class PlainDecode {
     if (!retracted_.empty()) return;
     preallocate();
     for (auto it = transfer_.begin(); it != transfer_.end();) {
+      if ((*it)->failed) {
+        release(**it);
+        it = transfer_.erase(it);
+        continue;
+      }
       if (!(*it)->here) {
         ++it;
         continue;
@@ -304,6 +312,7 @@ class PlainDecode {
     }
   }
   void preallocate() {
+    std::erase_if(prealloc_, [](const PlainRequest* r) { return r->failed; });
     std::int64_t retractable = 0;
     for (const PlainRequest* r : running_) retractable += r->prompt + r->output;
     while (!prealloc_.empty() && held_ < slots() && transfer_.size() < 2 * k_.max_running_requests) {
