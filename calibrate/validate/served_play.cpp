@@ -76,7 +76,7 @@ std::optional<PlayedLoop> LoopPlayer::play(const ServedRow& row) {
   const ServiceKnobs knobs =
       service_knobs(own, server.plan, start_knobs(row, *own.engine), std::llround(input + output));
   std::vector<std::unique_ptr<Scheduler>> replicas;
-  replicas.push_back(scheduler_of(knobs));
+  replicas.push_back(scheduler_of(knobs, draft_law(own, server.plan, 1)));
   const SyntheticRequests requests({length(input), length(output)}, 1);
   ClosedLoop users(static_cast<std::size_t>(row.users), Variate::fixed(0), 1, ClosedLoop::Start::together);
   std::uint64_t next = 0;

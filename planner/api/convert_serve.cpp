@@ -1,5 +1,7 @@
 #include "planner/api/convert_serve.hpp"
 
+#include <cmath>
+
 #include "planner/api/convert.hpp"
 #include "planner/search/provenance.hpp"
 
@@ -24,6 +26,15 @@ ServeQuestion answered(const ServeQuestion& asked, const ServiceQuestion& q) {
 
 EngineKnobs knobs_of(const ServiceKnobs& k) {
   return {k.step_tokens(), k.requests(), k.block(), k.blocks(), k.longest(), k.finds()};
+}
+
+ServedDrafts drafts_of(const AcceptedLength& of, std::uint64_t seed) {
+  return {of.k,
+          of.mean,
+          acceptance_basis_name(of.basis),
+          of.mean * std::exp(of.band.low),
+          of.mean * std::exp(of.band.high),
+          static_cast<long long>(seed)};
 }
 
 ServedLatency latency_of(Latency of, const ToldLatency& told) {
@@ -95,6 +106,7 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
     r.gpus = load.pair->prefill_gpus + load.pair->decode_gpus;
     r.pools = pools_of(*load.pair, *answer.prefill_knobs);
   }
+  if (answer.accepted) r.drafts = drafts_of(*answer.accepted, answer.question.seed);
   r.sent = static_cast<long long>(load.sent);
   r.answered = static_cast<long long>(load.answered);
   r.refused = static_cast<long long>(load.refused);

@@ -257,6 +257,35 @@ struct Fields<ServedPools> {
   }
 };
 
+struct ServedDrafts {
+  long long drafts = 0;
+  double tokens_per_step = 1;
+  std::string basis;
+  double tokens_low = 0;
+  double tokens_high = 0;
+  long long seed = 0;
+};
+template <>
+struct Fields<ServedDrafts> {
+  static constexpr const char* name = "ServedDrafts";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about =
+      "What steps of a plan with drafts were taken to yield. Inter-token latency is then of chunks: of what "
+      "a "
+      "step yields of a request, as its client gets it.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using D = ServedDrafts;
+    field("drafts", &D::drafts, "of each request that a step verifies");
+    field("tokens_per_step", &D::tokens_per_step, "that a step yields of a request, mean of the law");
+    field("basis", &D::basis, "what that mean rests on");
+    field("tokens_low", &D::tokens_low,
+          "nominal 90 % by what the form is off published curves, the lower end");
+    field("tokens_high", &D::tokens_high, "the upper end; both are the mean where it is given");
+    field("seed", &D::seed, "of the streams that steps are drawn from, one for each request");
+  }
+};
+
 struct ServeResult {
   std::string version;
   std::string command;
@@ -266,6 +295,7 @@ struct ServeResult {
   bool met = false;
   std::optional<LargestRate> largest_rate;
   std::optional<ServedPools> pools;
+  std::optional<ServedDrafts> drafts;
   std::vector<ServedLatency> latencies;
   std::vector<ServedTarget> targets;
   long long gpus = 0;
@@ -311,6 +341,7 @@ struct Fields<ServeResult> {
           "whether all targets are met, nobody was refused or left unserved and the load drains");
     field("largest_rate", &R::largest_rate, "where it was asked for; then all numbers are of its lower end");
     field("pools", &R::pools, "of a pool that prefills and one that decodes; null: one pool does both");
+    field("drafts", &R::drafts, "of a plan that has any; null: each step yields a token of a request");
     field("latencies", &R::latencies, "what users see");
     field("targets", &R::targets, "that were asked for");
     field("gpus", &R::gpus, "of all replicas");

@@ -144,6 +144,8 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
       if (const std::string why = unserved_text(nearest); !why.empty()) out += wrapped(why, width, "  ");
     }
     out += "\n" + wrapped(certainty_text(study, *shown.front()), width, "  ");
+    if (shown.front()->answer.accepted)
+      out += wrapped("row 1: " + drafts_line(shown.front()->answer), width, "  ");
   }
   if (!shown.empty()) {
     if (const auto cost = api::cost_per_million(asked, shown.front()->answer))

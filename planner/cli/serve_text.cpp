@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 #include "planner/cli/engine_parts.hpp"
@@ -123,6 +124,20 @@ std::string targets_text(const ServedLoadAnswer& load) {
 }
 
 }  // namespace
+
+std::string drafts_line(const ServiceAnswer& a) {
+  const AcceptedLength& of = *a.accepted;
+  const bool wide = of.band.low != 0 || of.band.high != 0;
+  return fmt::format(
+      "drafts: {} of each request are verified in a step, which yields {:.2f} tokens of it in the mean "
+      "({}{}), "
+      "drawn for each step of each request (seed {}); ITL is from chunk to chunk, of 1 to {} tokens each",
+      of.k, of.mean, acceptance_basis_name(of.basis),
+      wide ? fmt::format(", {:+.0f}/{:+.0f} % on other curves", 100 * std::expm1(of.band.low),
+                         100 * std::expm1(of.band.high))
+           : "",
+      a.question.seed, of.k + 1);
+}
 
 // How far prices may be off, beside what the draw of requests does.
 std::string prices_text(const Study& study, const ServiceAnswer& a) {
@@ -268,6 +283,7 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (q.prefill && std::holds_alternative<SglangKnobs>(a.knobs.of))
     out += line(sends_line(a.knobs, *a.prefill_knobs));
+  if (a.accepted) out += line(drafts_line(a));
   if (!q.failures.empty()) out += line(failures_text(a));
   if (plan.dp > 1) out += line(groups_line(a.knobs, plan));
   const Case& c = study.study;

@@ -13,6 +13,8 @@ std::string quantile_text(double quantile);
 /// How requests come, how long they are, how many, and the seed.
 std::string load_text(const ServiceQuestion& question);
 
+/// [R16] What steps of a plan with drafts rest on; the answer has some.
+std::string drafts_line(const ServiceAnswer& answer);
 /// The engine, its knobs, and how its steps differ from others'.
 std::string engine_line(const Study& study, const ServiceKnobs& knobs);
 /// Requests answered, goodput, tokens/s/GPU; what was refused and what was found in the prefix cache.

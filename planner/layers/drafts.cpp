@@ -92,6 +92,10 @@ Case drafting_case(const Case& c) {
   Case out = without_prices(c);
   for (const Segment& s : c.batch.prefill) out.batch.decode.push_back({s.length(), 1, s.count});
   out.batch.prefill.clear();
+  if (c.groups) {
+    const Count all = c.groups->decodes + c.groups->prompts;
+    out.groups = GroupRows{all, c.groups->busiest, all, 0, c.groups->busiest};
+  }
   return out;
 }
 

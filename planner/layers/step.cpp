@@ -56,7 +56,7 @@ void add_host(ScheduleBuilder& b, const Case& c, const Plan& p) {
 
 // Every decoding token becomes logits, and the last one of each prefill, by the TP group that holds it.
 void add_head(ScheduleBuilder& b, const Case& c, const Plan& p, bool drafts = false) {
-  const Count tokens = c.groups ? c.groups->decodes : decode_rows(c, p) * p.dp;
+  const Count tokens = c.groups ? c.groups->decodes * new_tokens(p) : decode_rows(c, p) * p.dp;
   const Count all = tokens + (c.groups ? c.groups->prompts : prefill_sequences(c, p) * p.dp);
   const int ranks = stage_ranks(p);
   b.begin_block(drafts ? "draft head" : "head");
@@ -343,7 +343,7 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block
     block.module = false;
     return add_block(b, module_case(c), v, block);
   }
-  if (block.draft && block.kind != BlockKind::head && c.batch.prefills())
+  if (block.draft && block.kind != BlockKind::head && has_prompts(c))
     return add_block(b, drafting_case(c), v, block);
   const Count rows = decode_rows(c, v) + prefill_tokens(c, v);
   LayerFlow none;

@@ -45,6 +45,7 @@ struct GroupRows {
   Count most = 0;     // of them in the group with most
   Count decodes = 0;  // requests that decode
   Count prompts = 0;  // parts of prompts
+  Count busiest = 0;  // requests of both in the group with most of them
   bool operator==(const GroupRows&) const = default;
 };
 

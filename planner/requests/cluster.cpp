@@ -187,6 +187,7 @@ class Cluster {
     }
     const Seconds sent = c.arrival.time;
     c.request.arrival = sent + load_.path;
+    c.request.number = out_.sent;
     note(sent);
     give(std::move(c), sent);
     ++out_.sent;

@@ -13,12 +13,14 @@ ServedRequests play_requests(const std::function<bool(TraceRequest&)>& next, Sch
                              const std::function<void(const AnsweredRequest&)>& answered) {
   PlayedEngine engine(scheduler, times, jump, answered);
   std::optional<TraceRequest> coming;
+  std::uint64_t number = 0;
   const auto read = [&] {
     TraceRequest request;
     const Seconds before = coming ? coming->arrival : Seconds(0);
     coming.reset();
     if (!next(request)) return;
     SL_CHECK(request.arrival >= before, "requests come in order");
+    request.number = number++;
     coming = std::move(request);
   };
   read();

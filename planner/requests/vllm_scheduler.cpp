@@ -8,25 +8,29 @@
 
 namespace shardline {
 
-VllmScheduler::VllmScheduler(const VllmKnobs& knobs, PairRole role)
-    : knobs_(knobs),
-      role_(role),
-      pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching),
-      steady_(knobs.block_size) {
+void require_start(const VllmKnobs& knobs) {
   SL_CHECK(knobs.block_size > 0 && knobs.max_num_batched_tokens > 0 && knobs.max_num_seqs > 0,
            "a step has room for a token of a request");
   SL_CHECK(knobs.watermark >= 0 && knobs.watermark < 1, "a watermark is a part");
-  if (blocks_of(knobs.max_model_len) > knobs.num_gpu_blocks) {
+  const std::uint32_t needed = (knobs.max_model_len + knobs.block_size - 1) / knobs.block_size;
+  if (needed > knobs.num_gpu_blocks) {
     throw UserError("max_model_len " + std::to_string(knobs.max_model_len) + " needs " +
-                    std::to_string(blocks_of(knobs.max_model_len)) + " blocks of " +
-                    std::to_string(knobs.block_size) + " tokens, the KV cache has " +
-                    std::to_string(knobs.num_gpu_blocks));
+                    std::to_string(needed) + " blocks of " + std::to_string(knobs.block_size) +
+                    " tokens, the KV cache has " + std::to_string(knobs.num_gpu_blocks));
   }
   if (!knobs.enable_chunked_prefill && knobs.max_num_batched_tokens < knobs.max_model_len) {
     throw UserError("without chunked prefill max_num_batched_tokens " +
                     std::to_string(knobs.max_num_batched_tokens) + " must be at least max_model_len " +
                     std::to_string(knobs.max_model_len));
   }
+}
+
+VllmScheduler::VllmScheduler(const VllmKnobs& knobs, PairRole role)
+    : knobs_(knobs),
+      role_(role),
+      pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching),
+      steady_(knobs.block_size) {
+  require_start(knobs);
 }
 
 std::uint32_t VllmScheduler::blocks_of(std::uint64_t tokens) const {

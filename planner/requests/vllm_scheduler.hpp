@@ -37,6 +37,11 @@ struct VllmKnobs {
   std::uint32_t num_gpu_blocks = 8192;  // that requests can have [without the null block]
 };
 
+/// Throws UserError where the engine would not start: a request of max_model_len must fit in all blocks and,
+/// without chunks, in the tokens of a step (vllm/config/scheduler.py,
+/// `SchedulerConfig.verify_max_model_len` at v0.24.0), for nobody would ever begin it.
+void require_start(const VllmKnobs& knobs);
+
 /// The scheduler of vLLM V1 under its policy fcfs [R4], a step at a time: first the requests that run, in the
 /// order in which they began to, then those that wait, in the order in which they came. Where blocks are out
 /// the last one that runs loses its own and waits again, first in line, to be computed anew.
@@ -52,7 +57,7 @@ struct VllmKnobs {
 /// `allocate_slots` and `free` at 003df2961dd8, whose caller passes scheduler_reserve_full_isl and
 /// has_scheduled_reqs=bool(self.running).
 /// In pairs: the same file at b4622cf924bc and .../kv_connector/v1/nixl_connector.py at 0f120751344c.
-/// Not here: speculative decoding, layers with windows or states, priorities, encoders, other connectors.
+/// Not here: drafts (VllmDraftScheduler), layers with windows or states, priorities, encoders, other connectors.
 class VllmScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
@@ -72,9 +77,7 @@ class VllmScheduler : public Scheduler {
     std::uint32_t tokens() const { return prompt + generated; }
   };
 
-  /// Throws UserError where the engine would not start: a request of max_model_len must fit in all blocks
-  /// and, without chunks, in the tokens of a step (vllm/config/scheduler.py,
-  /// `SchedulerConfig.verify_max_model_len` at v0.24.0), for nobody would ever begin it.
+  /// Throws as require_start().
   explicit VllmScheduler(const VllmKnobs& knobs, PairRole role = PairRole::none);
 
   /// A request that came. Refused, as the engine does, where prompt and one token exceed max_model_len; its

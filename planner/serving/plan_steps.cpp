@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "planner/layers/drafts.hpp"
+#include "planner/layers/share.hpp"
 #include "planner/layers/step.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "sim/base/error.hpp"
@@ -48,7 +50,8 @@ Seconds PlanStepTimes::lowered(const Batch& batch, const std::optional<GroupRows
   Lowering& l = *lowering_;
   l.study.batch = batch;
   l.study.groups = groups;
-  return l.evaluator.simulate(with_both_halves(l.study, l.plan));
+  // The whole step: an evaluator's times are of a token, of which one with drafts yields several.
+  return l.evaluator.simulate(with_both_halves(l.study, l.plan)) * tokens_per_step(l.study, l.plan);
 }
 
 Batch PlanStepTimes::batch_of(const StepBatch& step) {
@@ -195,11 +198,12 @@ Seconds PlanStepTimes::of(const StepBatch& batch) const {
 Seconds PlanStepTimes::of_group(std::span<const StepBatch* const> groups, std::size_t which) const {
   GroupRows all;
   for (const StepBatch* b : groups) {
-    const auto rows = static_cast<Count>(b->decodes + b->prompt_tokens());
+    const Count rows = b->decodes * new_tokens(lowering_->plan) + static_cast<Count>(b->prompt_tokens());
     all.rows += rows;
     all.most = std::max(all.most, rows);
     all.decodes += b->decodes;
     all.prompts += std::ssize(b->prompts);
+    all.busiest = std::max<Count>(all.busiest, b->decodes + std::ssize(b->prompts));
   }
   SL_CHECK(all.prompts > 0 && !groups[which]->empty(), "a group computes something, and some group prompts");
   Lowering& l = *lowering_;

@@ -20,7 +20,8 @@ namespace shardline {
 /// has beyond it, it is interpolated; knots are set closer until lowerings between them agree to
 /// kMostError. Steps with prompts are lowered as they are. Lowered are batches in which all requests but the
 /// longest are alike: exact where every layer sees all tokens, from below a window on it depends on who is
-/// shorter. What is known is kept, so one object per thread.
+/// shorter. A step of a plan with drafts verifies all of them of each request that decodes [P29], and its
+/// time is of the whole step, whatever it yields. What is known is kept, so one object per thread.
 class PlanStepTimes : public StepTimes {
  public:
   /// Largest relative difference between a line and a lowering at the five points of a cell that are looked

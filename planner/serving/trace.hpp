@@ -31,6 +31,8 @@ struct TraceRequest {
   std::vector<std::uint64_t> blocks;
   /// [R12] Of an engine that decodes what others prefill: it prefills this one itself.
   bool local_prefill = false;
+  /// [R16] Which of all that are sent: what is drawn for it is of this number, whichever engine has it.
+  std::uint64_t number = 0;
 };
 
 /// The requests of a trace, one at a time in the order of arrival: memory is one row, whatever the length.

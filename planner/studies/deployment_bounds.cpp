@@ -45,6 +45,7 @@ DeploymentBounds::DeploymentBounds(const RequestService& service, const ServiceK
     : service_(service),
       question_(question),
       groups_(std::max(1, question.plan.dp)),
+      yields_(1 + question.plan[kDrafts]),
       budget_(knobs.step_tokens()),
       found_(load.shared && knobs.finds()),
       path_(path),
@@ -97,7 +98,7 @@ Seconds DeploymentBounds::least_tpot(double quantile) const {
   one.decodes = 1;
   one.cached = static_cast<std::uint64_t>(cached);
   one.longest = u32(cached);
-  return step(one) * kRounding;
+  return step(one) * (kRounding / yields_);
 }
 
 // The least seconds of a group per token: a step of more than n tokens takes no less than one of n, so that
@@ -132,7 +133,7 @@ void DeploymentBounds::look_at_work(BoundedWork work) {
     batch.decodes = u32(requests);
     batch.cached = static_cast<std::uint64_t>(requests) * static_cast<std::uint64_t>(shortest);
     batch.longest = u32(shortest);
-    return step(batch);
+    return step(batch) * (1 / yields_);
   });
 }
 

@@ -40,6 +40,7 @@ class DeploymentBounds {
   const RequestService& service_;
   const ServiceQuestion& question_;
   int groups_ = 1;            // of attention, each with a scheduler, in a replica
+  double yields_ = 1;         // tokens of a request in a step that decodes, at most: all drafts accepted
   std::int64_t budget_ = 1;   // tokens of prompts in a step
   std::int64_t at_once_ = 1;  // requests that decode in a step, at most
   bool found_ = false;        // text of prompts may be found in a prefix cache

@@ -140,6 +140,7 @@ class RequestService::Plays {
   ServiceAnswer asked(ServiceAnswer out) const {
     out.question = q_;
     out.knobs = knobs_;
+    if (const int k = q_.plan[kDrafts]; k > 0) out.accepted = study_.study.acceptance->at(k);
     out.longest = trace_ ? trace_->longest : q_.input + q_.output;
     if (pools_) out.prefill_knobs = pools_->knobs();
     out.step_error = times_.effort().largest_error;
@@ -166,8 +167,9 @@ class RequestService::Plays {
     std::vector<std::unique_ptr<Scheduler>> schedulers;
     std::vector<const StepTimes*> times;
     const ReplicaGroups groups = groups_of(knobs_, q_.plan);
+    const DraftLaw law = draft_law(study_.study, q_.plan, q_.seed);
     for (int i = 0; i < q_.replicas; ++i) {
-      for (std::size_t g = 0; g < groups.count; ++g) schedulers.push_back(scheduler_of(knobs_));
+      for (std::size_t g = 0; g < groups.count; ++g) schedulers.push_back(scheduler_of(knobs_, law));
       times.push_back(&times_);
     }
     ServiceLoad load(q_, study_.study, pace(rate), trace_);
@@ -186,7 +188,7 @@ class RequestService::Plays {
           pools_->play(times_, q_.replicas, q_.router, load.load(), q_.requests, answered, step, q_.failures);
       return of_pair(run, records, good);
     }
-    const ClusterFailures failures{q_.failures, [this] { return scheduler_of(knobs_); }};
+    const ClusterFailures failures{q_.failures, [&] { return scheduler_of(knobs_, law); }};
     const ClusterRun run = play_cluster(schedulers, times, q_.router, load.load(), q_.requests, answered,
                                         step, timeline.get(), groups, failures);
     ServedLoadAnswer out = summary(run, records, good, pictures);

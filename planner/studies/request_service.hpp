@@ -13,13 +13,15 @@
 #include "hardware/cost/error_terms.hpp"
 #include "planner/requests/cluster.hpp"
 #include "planner/scenario/scenario.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/studies/served_pair.hpp"
 #include "planner/studies/service_knobs.hpp"
 #include "sim/queue/statistics.hpp"
 
 namespace shardline {
 
-/// What is measured of a request; of inter-token times, of each of its tokens.
+/// What is measured of a request; of inter-token times, of each of its tokens, or of each chunk where a step
+/// with drafts yields several at once [R16].
 enum class Latency : std::uint8_t { ttft, tpot, itl, e2e };
 inline constexpr std::array kLatencies{Latency::ttft, Latency::tpot, Latency::itl, Latency::e2e};
 std::string_view to_string(Latency latency);  // "TTFT"
@@ -115,8 +117,9 @@ struct ServiceAnswer {
   std::optional<ServiceKnobs> prefill_knobs{};
   ServedLoadAnswer load;  // at the asked rate, or at bracket->low (high, where none meets)
   std::optional<RateBracket> bracket;
-  long long longest = 0;           // tokens of a request and its answer, at most
-  ErrorTerms step_errors;          // of the prices of a step that decodes the mean batch
+  std::optional<AcceptedLength> accepted{};  // that steps were drawn by, of a plan with drafts
+  long long longest = 0;                     // tokens of a request and its answer, at most
+  ErrorTerms step_errors;                    // of the prices of a step that decodes the mean batch
   double step_error = 0;           // of interpolated steps: largest of a cell that the (last) play used
   std::vector<Diagnostic> narrow;  // of that step: narrow_warnings()
 };

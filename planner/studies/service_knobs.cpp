@@ -11,7 +11,9 @@
 #include "planner/layers/host_work.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/two_batches.hpp"
+#include "planner/requests/vllm_drafts.hpp"
 #include "planner/search/memory.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/knob_tables.hpp"
@@ -177,6 +179,16 @@ std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
   return std::nullopt;
 }
 
+// Schedulers of these engines are without drafts.
+std::optional<std::string> no_play_of_drafts(const Case& c) {
+  if (same_engine(c.engine->name, "vllm")) return std::nullopt;
+  return fmt::format(
+      "its drafts change what the scheduler of {} computes, which is not played yet: sweep and plan have "
+      "them "
+      "on average, and {} plays them",
+      c.engine->title, argument_given("engine", "vllm"));
+}
+
 }  // namespace
 
 std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts) {
@@ -186,9 +198,10 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts
       !same_engine(c.engine->name, "trtllm"))
     return fmt::format("the scheduler of {} is not played, those of vllm, sglang and trtllm are",
                        c.engine->title);
-  if (plan[kDrafts] > 0)
-    return "its drafts yield tokens by chance in each step, which is not played yet: sweep and plan have "
-           "them on average";
+  if (plan[kDrafts] > 0) {
+    if (prompts) return "drafts are for servers that both prefill and decode";
+    if (auto reason = no_play_of_drafts(c)) return reason;
+  }
   if (plan.dp > 1 && overlaps_batches(plan))
     return "its attention groups agree in every step whether they halve their batches, which is not played "
            "yet";
@@ -262,7 +275,18 @@ ServiceKnobs service_knobs(const Case& c, const Plan& asked, const std::vector<s
   return {vllm_knobs(c, plan, overrides, mean_tokens, role == PairRole::decodes)};
 }
 
-std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs) {
+DraftLaw draft_law(const Case& c, const Plan& plan, std::uint64_t seed) {
+  if (plan[kDrafts] == 0) return {};
+  SL_CHECK(c.acceptance, "a plan with drafts has an acceptance");
+  return {c.acceptance->at(plan[kDrafts]).survival, seed};
+}
+
+std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs, const DraftLaw& law) {
+  if (law.drafts() > 0) {
+    const auto* k = std::get_if<VllmKnobs>(&knobs.of);
+    SL_CHECK(k != nullptr, "plans with drafts pass no_play()");
+    return std::make_unique<VllmDraftScheduler>(*k, law);
+  }
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of)) return std::make_unique<SglangScheduler>(*k);
   if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k);
   return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of));

@@ -12,6 +12,7 @@
 #include "planner/plan/case.hpp"
 #include "planner/plan/plan.hpp"
 #include "planner/requests/cluster.hpp"
+#include "planner/requests/draft_law.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/sglang_scheduler.hpp"
 #include "planner/requests/trtllm_scheduler.hpp"
@@ -31,8 +32,12 @@ struct ServiceKnobs {
   bool finds() const;                 ///< whether text that is cached is found
 };
 
-/// A scheduler with an empty cache. Throws UserError where the engine would not start.
-std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs);
+/// What steps of the plan yield, by the case's acceptance [P28]; no drafts of a plan without.
+DraftLaw draft_law(const Case& c, const Plan& plan, std::uint64_t seed);
+
+/// A scheduler with an empty cache, of a plan whose steps yield by `law`. Throws UserError where the engine
+/// would not start.
+std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs, const DraftLaw& law);
 
 /// Why requests cannot be played one by one on a plan; nothing where they can. `prompts`: it has them alone,
 /// in a pool of their own.

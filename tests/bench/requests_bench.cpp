@@ -12,6 +12,7 @@
 #include "planner/requests/pair.hpp"
 #include "planner/requests/play_requests.hpp"
 #include "planner/requests/sglang_scheduler.hpp"
+#include "planner/requests/vllm_drafts.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/plan_steps.hpp"
@@ -171,6 +172,33 @@ void BM_LongAnswers(benchmark::State& state) {
       static_cast<double>(steps) * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_LongAnswers)->Arg(8)->Arg(64)->Arg(512)->Unit(benchmark::kMillisecond);
+
+// [R16] The same requests with three drafts, whose steps are played one by one; the goal is of requests that
+// a step is decided and drawn for.
+void BM_DraftedAnswers(benchmark::State& state) {
+  VllmKnobs knobs = server().knobs;
+  knobs.max_num_seqs = static_cast<std::uint32_t>(state.range(0));
+  std::vector<TraceRequest> requests;
+  for (std::int64_t i = 0; i < 4 * state.range(0); ++i)
+    requests.push_back({Seconds(0), 64 + i * 37 % 64, 4000 + i * 2477 % 4001, {}});
+  const DraftLaw law({0.8, 0.576, 0.373}, 1);
+  const auto all = [&] {
+    std::size_t next = 0;
+    VllmDraftScheduler scheduler(knobs, law);
+    return play_requests(
+        [&](TraceRequest& r) { return next < requests.size() && (r = requests[next++], true); }, scheduler,
+        linear_times(), true);
+  };
+  const ServedRequests once = all();
+  const double each = once.running / once.busy.value;  // requests of a step, in the mean
+  Goal goal = Goal::rate(state, 5e6, static_cast<double>(once.steps) * each);
+  std::string label;
+  for (auto _ : state) label = told(all());
+  goal.label(label);
+  state.counters["steps"] = benchmark::Counter(
+      static_cast<double>(once.steps) * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_DraftedAnswers)->Arg(8)->Arg(64)->Arg(512)->Unit(benchmark::kMillisecond);
 
 // [R12] The conversation through so many replicas of two pools, half of which prefill, at their number times
 // its own rate; caches in 20 ms and 1 us a token. Prefix caches on, and linear times of steps.

@@ -14,6 +14,7 @@
 
 #include "planner/requests/sglang_scheduler.hpp"
 #include "planner/requests/trtllm_scheduler.hpp"
+#include "planner/requests/vllm_drafts.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
@@ -84,6 +85,20 @@ Engine random_engine(RandomStream& random, std::uint64_t kind, std::size_t group
     return engine_of<SglangScheduler>(groups, GroupRouting::in_turn, 0, group_sglang(random, mixes));
   const TrtllmKnobs knobs = group_trtllm(random);
   return engine_of<TrtllmScheduler>(groups, GroupRouting::from_queue, knobs.max_batch_size, knobs);
+}
+
+// vLLM with drafts: the groups decide, and are told what was drawn, one by one.
+Engine drafting_engine(RandomStream& random, std::size_t groups) {
+  const VllmKnobs knobs = group_vllm(random);
+  std::vector<double> survival;
+  for (double all = 1; survival.size() < 3; all *= 0.8) survival.push_back(all * 0.8);
+  const DraftLaw law(survival, random.bits());
+  return {{groups, GroupRouting::fewest, 0}, [=] {
+            Schedulers out;
+            for (std::size_t g = 0; g < groups; ++g)
+              out.push_back(std::make_unique<VllmDraftScheduler>(knobs, law));
+            return out;
+          }};
 }
 
 void expect_nothing_held(const Schedulers& schedulers) {
@@ -170,6 +185,40 @@ TEST(GroupPlay, R10JumpsAreStepsAndTheSlowStepper) {
   EXPECT_GT(steps, events + events / 2);
   EXPECT_GT(preemptions, 100U);
   EXPECT_GT(found, 100'000U);
+}
+
+// The same of drafts: who decodes beside whom is another matter than what a request's own stream says.
+TEST(GroupPlay, R16DraftsInGroupsAndTheSlowStepper) {
+  const BentStepTimes times;
+  std::uint64_t preemptions = 0, tokens = 0;
+  for (std::uint64_t seed = 0; seed < 200 && !::testing::Test::HasFatalFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    RandomStream random(seed, "groups with drafts");
+    const Engine engine = drafting_engine(random, 2 + random.below(4));
+    auto requests = faster(random_requests(random, seed % 2 == 0 ? 200 : 1900), 1 << random.below(4));
+    for (std::size_t i = 0; i < requests.size(); ++i) requests[i].number = i;
+    const Schedulers quick = engine.make(), slow = engine.make();
+    Played all = play_groups(requests, quick, engine.groups, times, seed % 3 == 0);
+    const auto slowly = SlowGroups(slow, engine.groups, times).play(requests);
+    expect_nothing_held(quick);
+    std::sort(all.answers.begin(), all.answers.end(),
+              [](const auto& a, const auto& b) { return a.number < b.number; });
+    std::size_t at = 0;
+    for (const auto& b : slowly) {
+      if (!b) continue;
+      ASSERT_LT(at, all.answers.size());
+      const AnsweredRequest& a = all.answers[at++];
+      ASSERT_NEAR(a.first.value, b->first.value, 1e-12 * std::max(1.0, b->first.value));
+      ASSERT_NEAR(a.last.value, b->last.value, 1e-12 * std::max(1.0, b->last.value));
+      ASSERT_EQ(a.found, b->found);
+      ASSERT_EQ(a.preempted, b->preempted);
+    }
+    EXPECT_EQ(at, all.answers.size());
+    preemptions += all.served.preemptions;
+    tokens += all.served.answer_tokens;
+  }
+  EXPECT_GT(preemptions, 50U);
+  EXPECT_GT(tokens, 400'000U);
 }
 
 // Groups that get the same at the same time do what one does alone, to the bit. Without mixed chunks: one

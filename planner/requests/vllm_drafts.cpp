@@ -1,0 +1,227 @@
+#include "planner/requests/vllm_drafts.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+VllmDraftScheduler::VllmDraftScheduler(const VllmKnobs& knobs, DraftLaw law)
+    : knobs_(knobs), law_(std::move(law)), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching) {
+  SL_CHECK(law_.drafts() > 0, "a scheduler of drafts has some");
+  require_start(knobs);
+}
+
+std::uint32_t VllmDraftScheduler::blocks_of(std::uint64_t tokens) const {
+  return static_cast<std::uint32_t>((tokens + knobs_.block_size - 1) / knobs_.block_size);
+}
+
+std::optional<Scheduler::Id> VllmDraftScheduler::add(const TraceRequest& request, std::uint32_t text_block) {
+  SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
+  SL_CHECK(text_block > 0 && text_block % knobs_.block_size == 0, "blocks of text are whole blocks");
+  if (request.input >= knobs_.max_model_len) return std::nullopt;
+  Request r;
+  r.prompt = static_cast<std::uint32_t>(request.input);
+  r.answer = static_cast<std::uint32_t>(
+      std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
+  r.number = added_++;
+  r.stream = request.number;
+  if (knobs_.enable_prefix_caching)
+    r.share.text = pool_.add_text({request.blocks, text_block, knobs_.block_size, r.prompt, r.number});
+  const Id id = requests_.add(std::move(r));
+  waiting_.push_back(id);
+  return id;
+}
+
+void VllmDraftScheduler::forget(Id id) {
+  SL_CHECK(requests_[id].done, "only requests that are done are forgotten");
+  requests_.forget(id);
+}
+
+// Room for so many tokens in all; blocks that rejected drafts had are there already.
+bool VllmDraftScheduler::grow(Request& r, std::uint64_t tokens) {
+  const std::uint32_t has = r.share.blocks;
+  const std::uint32_t more =
+      std::max(blocks_of(std::min<std::uint64_t>(tokens, knobs_.max_model_len)), has) - has;
+  if (more > pool_.available()) return false;
+  pool_.take(r.share, more);
+  return true;
+}
+
+void VllmDraftScheduler::fill(Request& r, std::uint32_t tokens) {
+  const std::uint32_t full = tokens / knobs_.block_size;
+  if (knobs_.enable_prefix_caching && full > r.share.filled) pool_.fill(r.share, full);
+}
+
+// Its last token is in a step that has not ended, even if that accepts no draft.
+bool VllmDraftScheduler::surely_ends(const Request& r) const {
+  return r.promised > 0 && r.generated + 1 >= r.answer;
+}
+
+std::uint32_t VllmDraftScheduler::most_tokens(std::uint32_t tokens, std::uint32_t budget) const {
+  const std::uint32_t part = knobs_.long_prefill_token_threshold;
+  if (part > 0 && part < tokens) tokens = part;
+  return std::min(tokens, budget);
+}
+
+// Counts tokens of a request to the step that is being decided.
+void VllmDraftScheduler::count(Step& step, Id id, std::uint32_t tokens) {
+  Request& r = requests_[id];
+  const std::uint32_t whole = r.known() + r.promised;
+  const bool decodes = r.computed + 1 == whole && r.generated + r.promised > 0;
+  Part part{id, false, decodes, false, 0, decodes ? r.computed : 0};
+  if (!decodes) step.batch.prompts.push_back({tokens, r.computed});
+  r.computed += tokens;
+  fill(r, std::min(r.computed, r.known()));
+  part.token = r.computed >= whole;
+  if (part.token) {
+    part.drafts = r.computed - whole;
+    r.promised += 1 + part.drafts;
+    r.next_drafts = law_.drafts();
+  }
+  r.part = static_cast<std::uint32_t>(step.parts.size());
+  step.parts.push_back(part);
+}
+
+void VllmDraftScheduler::preempt(Id id) {
+  Request& r = requests_[id];
+  pool_.release(r.share);
+  r.computed = r.next_drafts = 0;
+  r.running = false;
+  ++r.preempted;
+  ++preemptions_;
+  waiting_.push_front(id);
+}
+
+// Whether nobody lost its blocks.
+bool VllmDraftScheduler::schedule_running(Step& step, std::uint32_t& budget) {
+  bool kept = true;
+  for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
+    const Id id = running_[i];
+    Request& r = requests_[id];
+    if (surely_ends(r)) continue;
+    std::uint32_t tokens = most_tokens(r.known() + r.promised + r.next_drafts - r.computed, budget);
+    tokens = std::min(tokens, knobs_.max_model_len - 1 - r.computed);
+    if (tokens == 0) continue;
+    const std::uint64_t room = std::uint64_t{r.computed} + tokens + law_.drafts();
+    bool fits = grow(r, room);
+    while (!fits) {
+      const Id last = running_.back();
+      running_.pop_back();
+      preempt(last);
+      kept = false;
+      if (last == id) break;
+      fits = grow(r, room);
+    }
+    if (!fits) break;
+    budget -= tokens;
+    count(step, id, tokens);
+  }
+  return kept;
+}
+
+bool VllmDraftScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
+  Request& r = requests_[id];
+  // The last token is computed in any case: its logits are asked for.
+  RunPool::Found found = pool_.find(r.share, (r.known() - 1) / knobs_.block_size);
+  if (found.blocks > 0) found = pool_.find(r.share, found.blocks - 1);
+  const std::uint32_t cached = found.blocks * knobs_.block_size;
+  if (!knobs_.enable_chunked_prefill && most_tokens(r.known() - cached, r.known()) > budget) return false;
+  const std::uint32_t tokens = most_tokens(r.known() - cached, budget);
+  const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? r.known() : cached + tokens;
+  const std::uint32_t kept =
+      running_.empty() ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
+  // Blocks that are found and idle are in the free queue, too. Who begins has no room for drafts yet.
+  if (std::uint64_t{blocks_of(asked)} - found.blocks + found.idle + kept > pool_.available()) return false;
+  pool_.hold_found(r.share);
+  r.computed = cached;
+  if (!r.began) r.found = cached;
+  r.began = r.running = true;
+  const bool fits = grow(r, cached + tokens);
+  SL_CHECK(fits, "what fits as a whole fits in parts");
+  running_.push_back(id);
+  budget -= tokens;
+  count(step, id, tokens);
+  return true;
+}
+
+void VllmDraftScheduler::recount(Step& step) {
+  step.batch.decodes = step.batch.longest = 0;
+  step.batch.cached = 0;
+  for (const Part& p : step.parts) {
+    if (!p.decodes) continue;
+    ++step.batch.decodes;
+    step.batch.cached += p.cached;
+    step.batch.longest = std::max(step.batch.longest, p.cached);
+  }
+}
+
+bool VllmDraftScheduler::schedule() {
+  SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
+  Step& now = steps_.emplace_back();
+  std::uint32_t budget = knobs_.max_num_batched_tokens;
+  const bool kept = schedule_running(now, budget);
+  while (kept && !waiting_.empty() && budget > 0 && running_.size() < knobs_.max_num_seqs) {
+    if (!admit(now, waiting_.front(), budget)) break;
+    waiting_.pop_front();
+  }
+  if (now.parts.empty()) {
+    steps_.pop_back();
+    return false;
+  }
+  recount(now);
+  return true;
+}
+
+const StepBatch& VllmDraftScheduler::front() const {
+  SL_CHECK(!steps_.empty(), "a step is decided");
+  return steps_.front().batch;
+}
+
+void VllmDraftScheduler::end(const Part& part) {
+  Request& r = requests_[part.id];
+  const std::uint32_t yields = part.drafts > 0 ? law_.tokens(r.stream, r.verified++, part.drafts) : 1;
+  const std::uint32_t rejected = part.drafts + 1 - yields;
+  if (r.running) r.computed -= rejected;
+  r.promised -= 1 + part.drafts;
+  r.generated = std::min(r.answer, r.generated + yields);
+  const bool last = r.generated == r.answer;
+  // The step decided next counts all drafts of it as accepted.
+  if (!steps_.empty() && r.part < steps_.front().parts.size()) {
+    Part& next = steps_.front().parts[r.part];
+    if (next.id == part.id && !next.gone) {
+      if (next.decodes) next.cached -= rejected;
+      next.gone = last;
+    }
+  }
+  // Without async scheduling blocks are full when the next step is decided, and not looked at here.
+  if (r.running && knobs_.async_scheduling) fill(r, r.known() - 1);
+  ended_.push_back(part.id);
+  if (last) leave(part.id);
+}
+
+Scheduler::Ended VllmDraftScheduler::finish_steps(std::uint64_t steps) {
+  SL_CHECK(steps == 1 && !steps_.empty(), "a step that ends was decided");
+  const Step ended = std::move(steps_.front());
+  steps_.pop_front();
+  ended_.clear();
+  for (const Part& p : ended.parts)
+    if (p.token && !p.gone) end(p);
+  if (!steps_.empty()) recount(steps_.front());
+  return {ended_};
+}
+
+void VllmDraftScheduler::leave(Id id) {
+  Request& r = requests_[id];
+  // Its blocks may be lost already: then it waited while its last token was in flight.
+  if (r.running)
+    std::erase(running_, id);
+  else
+    std::erase(waiting_, id);
+  r.done = true;
+  pool_.release(r.share);
+  if (knobs_.enable_prefix_caching) pool_.drop_text(r.share.text);
+}
+
+}  // namespace shardline

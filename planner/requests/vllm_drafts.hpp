@@ -1,0 +1,107 @@
+// Which requests each step of vLLM computes where drafts are verified.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "planner/requests/draft_law.hpp"
+#include "planner/requests/request_slots.hpp"
+#include "planner/requests/run_pool.hpp"
+#include "planner/requests/scheduler.hpp"
+#include "planner/requests/vllm_scheduler.hpp"
+
+namespace shardline {
+
+/// [R16] VllmScheduler's rules [R4] with k drafts of each request that decodes, as of EAGLE and modules of
+/// multi-token prediction: 1 + k rows of it count to the budget, its blocks have room for k tokens more, and
+/// what a step yields of it is drawn when the step ends. Who loses drafts keeps the blocks that they had.
+/// What is found of a text is a block less: the module needs the hidden states of the last one.
+///
+/// With async scheduling a step is decided as if all drafts of the one before were accepted: rows, blocks and
+/// the end of the context count so, and whoever is then found to be answered already is a row in vain. Only
+/// who lacks a single token is in no further step.
+///
+/// Each step is played, and each request looked at in it: none is known to be like the one before.
+///
+/// Rules: vllm-project/vllm, vllm/v1/core/sched/scheduler.py, `schedule` and `update_from_output` at
+/// 00024d314514 (num_tokens_with_spec, num_output_placeholders, num_lookahead_tokens,
+/// effective_lookahead_tokens); sched/async_scheduler.py at 7ab8a61c8012; kv_cache_manager.py,
+/// `allocate_slots` at 003df2961dd8; single_type_kv_cache_manager.py, `find_longest_cache_hit` at
+/// 002f34915134 (use_eagle); config/speculative.py, `use_eagle` (of modules too).
+class VllmDraftScheduler : public Scheduler {
+ public:
+  /// With at least one draft (checked). Throws as VllmScheduler does.
+  VllmDraftScheduler(const VllmKnobs& knobs, DraftLaw law);
+
+  std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
+  void forget(Id id) override;
+
+  std::size_t depth() const override { return knobs_.async_scheduling ? 2 : 1; }
+  std::size_t decided() const override { return steps_.size(); }
+  bool schedule() override;
+  const StepBatch& front() const override;
+  std::uint64_t steps_alike() const override { return 1; }
+  Ended finish_steps(std::uint64_t steps = 1) override;
+
+  const Scheduler::Request& request(Id id) const override { return requests_[id]; }
+  std::size_t running() const override { return running_.size(); }
+  std::size_t waiting() const override { return waiting_.size(); }
+  std::uint64_t preemptions() const override { return preemptions_; }
+  double kv_held() const override {
+    return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
+  }
+  const RunPool& pool() const { return pool_; }
+
+ private:
+  struct Request : Scheduler::Request {
+    bool running = false, began = false;
+    std::uint64_t stream = 0;       // TraceRequest::number
+    std::uint32_t verified = 0;     // steps with drafts of it that have ended
+    std::uint32_t generated = 0;    // tokens of the answer that are known
+    std::uint32_t promised = 0;     // beyond them, of steps that have not ended, all drafts accepted
+    std::uint32_t computed = 0;     // tokens, if all that is decided is accepted
+    std::uint32_t next_drafts = 0;  // that its next step verifies
+    std::uint32_t part = 0;         // of the step decided last that it was in
+    RunPool::Share share;
+    std::uint32_t known() const { return prompt + generated; }
+  };
+  // Of a step that is decided and has not ended.
+  struct Part {
+    Id id;
+    bool token;            // not a part of a prompt before its last
+    bool decodes;          // else a part of a prompt
+    bool gone;             // answered already: a row in vain
+    std::uint32_t drafts;  // verified
+    std::uint32_t cached;  // of one that decodes, as far as it is known now
+  };
+  struct Step {
+    StepBatch batch;
+    std::vector<Part> parts;
+  };
+
+  std::uint32_t blocks_of(std::uint64_t tokens) const;
+  bool grow(Request& r, std::uint64_t tokens);
+  void fill(Request& r, std::uint32_t tokens);
+  bool surely_ends(const Request& r) const;
+  std::uint32_t most_tokens(std::uint32_t tokens, std::uint32_t budget) const;
+  bool schedule_running(Step& step, std::uint32_t& budget);
+  bool admit(Step& step, Id id, std::uint32_t& budget);
+  void preempt(Id id);
+  void count(Step& step, Id id, std::uint32_t tokens);
+  void end(const Part& part);
+  void leave(Id id);
+  static void recount(Step& step);
+
+  VllmKnobs knobs_;
+  DraftLaw law_;
+  RunPool pool_;
+  RequestSlots<Request> requests_;
+  std::vector<Id> running_, ended_;
+  std::deque<Id> waiting_;
+  std::deque<Step> steps_;  // decided, not ended
+  std::uint64_t preemptions_ = 0, added_ = 0;
+};
+
+}  // namespace shardline
