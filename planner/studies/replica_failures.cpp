@@ -17,7 +17,8 @@ namespace shardline {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr Seconds kLongest{1e7};  // four months
+constexpr Seconds kLongest{1e7};    // four months
+constexpr Seconds kShortest{1e-6};  // and what is told apart from it there
 constexpr const char* kForInstance = "expected for instance \"0 at 60 s for 5 min\"";
 constexpr const char* kOfPair =
     "expected for instance \"prefill 0 at 60 s for 5 min\" or \"decode 0 at 60 s for 5 min\"";
@@ -95,7 +96,8 @@ std::variant<ReplicaFailure, Fault> failure_in(const std::string& text, const Re
   if (lasts == std::string::npos) return out;
   const auto time = time_in(text, lasts + 5, text.size());
   if (const auto* wrong = std::get_if<Fault>(&time)) return *wrong;
-  if (std::get<Seconds>(time) <= Seconds(0)) return Fault{lasts + 5, "expected a positive time"};
+  if (std::get<Seconds>(time) < kShortest)
+    return Fault{lasts + 5, fmt::format("expected at least {}", to_string(kShortest))};
   out.up = out.down + std::get<Seconds>(time);
   return out;
 }
