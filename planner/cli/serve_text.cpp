@@ -232,10 +232,9 @@ std::string failures_text(const ServiceAnswer& a) {
   std::vector<std::string> each;
   for (const ReplicaFailure& f : a.question.failures) each.push_back(to_string(f));
   return fmt::format(
-      "replicas die: {}; {} requests lost theirs and began anew{}, from their first sending; ITL is "
-      "of lost tokens, "
-      "too",
-      fmt::join(each, ", "), a.load.retried, a.load.pair ? "" : " elsewhere");
+      "replicas die: {}; {} request{} lost theirs and began anew{}, from their first sending; ITL is of "
+      "lost tokens, too",
+      fmt::join(each, ", "), a.load.retried, a.load.retried == 1 ? "" : "s", a.load.pair ? "" : " elsewhere");
 }
 
 // What failures of a pair cost its hand-offs.

@@ -19,6 +19,7 @@ namespace shardline {
 namespace {
 
 constexpr std::size_t kParts = ClusterRun::kParts;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Requests that break a target, and that may: a play ends where more do than may.
 struct Hopes {
@@ -121,8 +122,6 @@ class RequestService::Plays {
   }
 
  private:
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
-
   void ask(const Pools& pools) {
     SL_CHECK(q_.users == 0 && !q_.largest_rate, "of an open loop at its rate");
     q_.replicas = pools.replicas;
