@@ -57,7 +57,8 @@ void require_start(const VllmKnobs& knobs);
 /// `allocate_slots` and `free` at 003df2961dd8, whose caller passes scheduler_reserve_full_isl and
 /// has_scheduled_reqs=bool(self.running).
 /// In pairs: the same file at b4622cf924bc and .../kv_connector/v1/nixl_connector.py at 0f120751344c.
-/// Not here: drafts (VllmDraftScheduler), layers with windows or states, priorities, encoders, other connectors.
+/// Not here: drafts (VllmDraftScheduler), layers with windows or states, priorities, encoders, other
+/// connectors.
 class VllmScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
