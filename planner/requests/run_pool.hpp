@@ -51,6 +51,13 @@ class RunPool {
   void hold_found(Share& share);
   /// Takes so many blocks without text, from the front of the free queue. There are as many (checked).
   void take(Share& share, std::uint32_t count);
+  /// The share holds so many blocks or more, if that many are there: false, and nothing is taken.
+  bool grow(Share& share, std::uint32_t blocks) {
+    const std::uint32_t more = blocks > share.blocks ? blocks - share.blocks : 0;
+    if (more > available_) return false;
+    take(share, more);
+    return true;
+  }
   /// Likewise for several requests, whose shares count them themselves.
   void take(std::uint32_t count);
   /// The blocks of a share up to `filled` are full; it holds as many (checked).

@@ -13,22 +13,12 @@ VllmDraftScheduler::VllmDraftScheduler(const VllmKnobs& knobs, DraftLaw law)
   require_start(knobs);
 }
 
-std::uint32_t VllmDraftScheduler::blocks_of(std::uint64_t tokens) const {
-  return static_cast<std::uint32_t>((tokens + knobs_.block_size - 1) / knobs_.block_size);
-}
-
 std::optional<Scheduler::Id> VllmDraftScheduler::add(const TraceRequest& request, std::uint32_t text_block) {
-  SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
-  SL_CHECK(text_block > 0 && text_block % knobs_.block_size == 0, "blocks of text are whole blocks");
-  if (request.input >= knobs_.max_model_len) return std::nullopt;
   Request r;
-  r.prompt = static_cast<std::uint32_t>(request.input);
-  r.answer = static_cast<std::uint32_t>(
-      std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
-  r.number = added_++;
+  r.number = added_;
+  if (!knobs_.accept(request, text_block, pool_, r, r.share)) return std::nullopt;
+  ++added_;
   r.stream = request.number;
-  if (knobs_.enable_prefix_caching)
-    r.share.text = pool_.add_text({request.blocks, text_block, knobs_.block_size, r.prompt, r.number});
   const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;
@@ -41,12 +31,7 @@ void VllmDraftScheduler::forget(Id id) {
 
 // Room for so many tokens in all; blocks that rejected drafts had are there already.
 bool VllmDraftScheduler::grow(Request& r, std::uint64_t tokens) {
-  const std::uint32_t has = r.share.blocks;
-  const std::uint32_t more =
-      std::max(blocks_of(std::min<std::uint64_t>(tokens, knobs_.max_model_len)), has) - has;
-  if (more > pool_.available()) return false;
-  pool_.take(r.share, more);
-  return true;
+  return pool_.grow(r.share, knobs_.blocks_of(std::min<std::uint64_t>(tokens, knobs_.max_model_len)));
 }
 
 void VllmDraftScheduler::fill(Request& r, std::uint32_t tokens) {
@@ -57,12 +42,6 @@ void VllmDraftScheduler::fill(Request& r, std::uint32_t tokens) {
 // Its last token is in a step that has not ended, even if that accepts no draft.
 bool VllmDraftScheduler::surely_ends(const Request& r) const {
   return r.promised > 0 && r.generated + 1 >= r.answer;
-}
-
-std::uint32_t VllmDraftScheduler::most_tokens(std::uint32_t tokens, std::uint32_t budget) const {
-  const std::uint32_t part = knobs_.long_prefill_token_threshold;
-  if (part > 0 && part < tokens) tokens = part;
-  return std::min(tokens, budget);
 }
 
 // Counts tokens of a request to the step that is being decided.
@@ -101,8 +80,9 @@ bool VllmDraftScheduler::schedule_running(Step& step, std::uint32_t& budget) {
     const Id id = running_[i];
     Request& r = requests_[id];
     if (surely_ends(r)) continue;
-    std::uint32_t tokens = most_tokens(r.known() + r.promised + r.next_drafts - r.computed, budget);
-    tokens = std::min(tokens, knobs_.max_model_len - 1 - r.computed);
+    const std::uint32_t lacks = r.known() + r.promised + r.next_drafts - r.computed;
+    const std::uint32_t tokens =
+        std::min({knobs_.part_of(lacks), budget, knobs_.max_model_len - 1 - r.computed});
     if (tokens == 0) continue;
     const std::uint64_t room = std::uint64_t{r.computed} + tokens + law_.drafts();
     bool fits = grow(r, room);
@@ -127,13 +107,15 @@ bool VllmDraftScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   RunPool::Found found = pool_.find(r.share, (r.known() - 1) / knobs_.block_size);
   if (found.blocks > 0) found = pool_.find(r.share, found.blocks - 1);
   const std::uint32_t cached = found.blocks * knobs_.block_size;
-  if (!knobs_.enable_chunked_prefill && most_tokens(r.known() - cached, r.known()) > budget) return false;
-  const std::uint32_t tokens = most_tokens(r.known() - cached, budget);
+  const std::uint32_t part = knobs_.part_of(r.known() - cached);
+  if (!knobs_.enable_chunked_prefill && part > budget) return false;
+  const std::uint32_t tokens = std::min(part, budget);
   const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? r.known() : cached + tokens;
   const std::uint32_t kept =
       running_.empty() ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
   // Blocks that are found and idle are in the free queue, too. Who begins has no room for drafts yet.
-  if (std::uint64_t{blocks_of(asked)} - found.blocks + found.idle + kept > pool_.available()) return false;
+  if (std::uint64_t{knobs_.blocks_of(asked)} - found.blocks + found.idle + kept > pool_.available())
+    return false;
   pool_.hold_found(r.share);
   r.computed = cached;
   if (!r.began) r.found = cached;

@@ -81,11 +81,9 @@ class VllmDraftScheduler : public Scheduler {
     std::vector<Part> parts;
   };
 
-  std::uint32_t blocks_of(std::uint64_t tokens) const;
   bool grow(Request& r, std::uint64_t tokens);
   void fill(Request& r, std::uint32_t tokens);
   bool surely_ends(const Request& r) const;
-  std::uint32_t most_tokens(std::uint32_t tokens, std::uint32_t budget) const;
   bool schedule_running(Step& step, std::uint32_t& budget);
   bool admit(Step& step, Id id, std::uint32_t& budget);
   void preempt(Id id);

@@ -45,9 +45,7 @@ bool VllmScheduler::read(Id id, const RunPool::Found& found) {
 // [R15] Nothing was read: what was found here is valid, and the rest is computed in the blocks that are held.
 bool VllmScheduler::go_on_alone(Step& step, Id id, std::uint32_t& budget) {
   Request& r = requests_[id];
-  std::uint32_t tokens = r.prompt - r.computed;
-  const std::uint32_t part = knobs_.long_prefill_token_threshold;
-  if (part > 0 && part < tokens) tokens = part;
+  const std::uint32_t tokens = knobs_.part_of(r.prompt - r.computed);
   if (!knobs_.enable_chunked_prefill && tokens > budget) return false;
   if (watermark() > pool_.available()) return false;
   --reading_;

@@ -12,7 +12,7 @@ void require_start(const VllmKnobs& knobs) {
   SL_CHECK(knobs.block_size > 0 && knobs.max_num_batched_tokens > 0 && knobs.max_num_seqs > 0,
            "a step has room for a token of a request");
   SL_CHECK(knobs.watermark >= 0 && knobs.watermark < 1, "a watermark is a part");
-  const std::uint32_t needed = (knobs.max_model_len + knobs.block_size - 1) / knobs.block_size;
+  const std::uint32_t needed = knobs.blocks_of(knobs.max_model_len);
   if (needed > knobs.num_gpu_blocks) {
     throw UserError("max_model_len " + std::to_string(knobs.max_model_len) + " needs " +
                     std::to_string(needed) + " blocks of " + std::to_string(knobs.block_size) +
@@ -25,6 +25,19 @@ void require_start(const VllmKnobs& knobs) {
   }
 }
 
+bool VllmKnobs::accept(const TraceRequest& request, std::uint32_t text_block, RunPool& pool,
+                       Scheduler::Request& of, RunPool::Share& share) const {
+  SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
+  SL_CHECK(text_block > 0 && text_block % block_size == 0, "blocks of text are whole blocks");
+  if (request.input >= max_model_len) return false;
+  of.prompt = static_cast<std::uint32_t>(request.input);
+  of.answer =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, max_model_len - request.input));
+  if (enable_prefix_caching)
+    share.text = pool.add_text({request.blocks, text_block, block_size, of.prompt, of.number});
+  return true;
+}
+
 VllmScheduler::VllmScheduler(const VllmKnobs& knobs, PairRole role)
     : knobs_(knobs),
       role_(role),
@@ -33,22 +46,12 @@ VllmScheduler::VllmScheduler(const VllmKnobs& knobs, PairRole role)
   require_start(knobs);
 }
 
-std::uint32_t VllmScheduler::blocks_of(std::uint64_t tokens) const {
-  return static_cast<std::uint32_t>((tokens + knobs_.block_size - 1) / knobs_.block_size);
-}
-
 std::optional<VllmScheduler::Id> VllmScheduler::add(const TraceRequest& request, std::uint32_t text_block) {
-  SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
-  SL_CHECK(text_block > 0 && text_block % knobs_.block_size == 0, "blocks of text are whole blocks");
-  if (request.input >= knobs_.max_model_len) return std::nullopt;
   Request r;
-  r.prompt = static_cast<std::uint32_t>(request.input);
-  r.answer = static_cast<std::uint32_t>(
-      std::min<std::int64_t>(request.output, knobs_.max_model_len - request.input));
-  r.number = added_++;
+  r.number = added_;
+  if (!knobs_.accept(request, text_block, pool_, r, r.share)) return std::nullopt;
+  ++added_;
   r.remote = role_ == PairRole::decodes && !request.local_prefill;
-  if (knobs_.enable_prefix_caching)
-    r.share.text = pool_.add_text({request.blocks, text_block, knobs_.block_size, r.prompt, r.number});
   const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;
@@ -66,13 +69,7 @@ void VllmScheduler::fill(Request& r) {
 }
 
 // Room for so many tokens in all, `computed` of which have some.
-bool VllmScheduler::grow(Request& r, std::uint32_t tokens) {
-  const std::uint32_t has = r.share.blocks;
-  const std::uint32_t more = std::max(blocks_of(tokens), has) - has;
-  if (more > pool_.available()) return false;
-  pool_.take(r.share, more);
-  return true;
-}
+bool VllmScheduler::grow(Request& r, std::uint32_t tokens) { return pool_.grow(r.share, blocks_of(tokens)); }
 
 // Counts tokens of a request to the step that is being decided.
 void VllmScheduler::count(Step& step, Id id, std::uint32_t tokens) {
@@ -191,10 +188,8 @@ bool VllmScheduler::schedule_alone(Step& step, std::uint32_t& budget) {
     const Id id = alone_[i];
     Request& r = requests_[id];
     if (r.generated == r.answer) continue;  // its last token is in a step that has not ended
-    std::uint32_t tokens = r.tokens() - r.computed;
-    const std::uint32_t part = knobs_.long_prefill_token_threshold;
-    if (part > 0 && part < tokens) tokens = part;
-    tokens = std::min({tokens, budget, knobs_.max_model_len - 1 - r.computed});
+    const std::uint32_t tokens =
+        std::min({knobs_.part_of(r.tokens() - r.computed), budget, knobs_.max_model_len - 1 - r.computed});
     if (tokens == 0) continue;
     bool fits = grow(r, r.computed + tokens);
     while (!fits) {
@@ -219,9 +214,7 @@ bool VllmScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   const RunPool::Found found = pool_.find(r.share, whole);
   if (r.remote) return read(id, found);
   const std::uint32_t cached = found.blocks * knobs_.block_size;
-  std::uint32_t tokens = r.tokens() - cached;
-  const std::uint32_t part = knobs_.long_prefill_token_threshold;
-  if (part > 0 && part < tokens) tokens = part;
+  std::uint32_t tokens = knobs_.part_of(r.tokens() - cached);
   if (!knobs_.enable_chunked_prefill && tokens > budget) return false;
   tokens = std::min(tokens, budget);
   const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? r.tokens() : cached + tokens;

@@ -1,6 +1,7 @@
 // Which requests each step of vLLM computes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -35,6 +36,21 @@ struct VllmKnobs {
   std::uint32_t block_size = 16;        // tokens
   std::uint32_t max_model_len = 8192;   // tokens of a prompt and its answer
   std::uint32_t num_gpu_blocks = 8192;  // that requests can have [without the null block]
+
+  /// That hold so many tokens of a request.
+  std::uint32_t blocks_of(std::uint64_t tokens) const {
+    return static_cast<std::uint32_t>((tokens + block_size - 1) / block_size);
+  }
+  /// Of a request that lacks so many tokens, what a part of its prompt may have.
+  std::uint32_t part_of(std::uint32_t tokens) const {
+    const std::uint32_t most = long_prefill_token_threshold;
+    return most > 0 ? std::min(tokens, most) : tokens;
+  }
+  /// Sets the prompt and the answer of a request that came, which is cut at max_model_len, and its text in
+  /// the pool. False, and nothing is set, where the engine refuses it: prompt and one token are longer. Its
+  /// text are the ids of blocks of `text_block` tokens, a multiple of block_size (checked).
+  bool accept(const TraceRequest& request, std::uint32_t text_block, RunPool& pool, Scheduler::Request& of,
+              RunPool::Share& share) const;
 };
 
 /// Throws UserError where the engine would not start: a request of max_model_len must fit in all blocks and,
@@ -140,7 +156,7 @@ class VllmScheduler : public Scheduler {
     std::vector<std::uint64_t> told;  // that hand-offs ended: what its worker says at its end
   };
 
-  std::uint32_t blocks_of(std::uint64_t tokens) const;
+  std::uint32_t blocks_of(std::uint64_t tokens) const { return knobs_.blocks_of(tokens); }
   // When a step is decided at most one has not ended.
   std::uint32_t in_flight(const Request& r) const { return r.last > finished_ ? 1 : 0; }
   Step& step_at(std::size_t i) { return steps_[(first_ + i) % steps_.size()]; }
