@@ -10,45 +10,12 @@
 #include "planner/requests/vllm_scheduler.hpp"
 #include "sim/base/random.hpp"
 #include "tests/planner/requests/random_play.hpp"
+#include "tests/planner/requests/random_vllm.hpp"
 #include "tests/planner/requests/schedule_text.hpp"
 #include "tests/planner/requests/traces.hpp"
 
 namespace shardline {
 namespace {
-
-VllmKnobs knobs_of(RandomStream& random) {
-  VllmKnobs k;
-  k.async_scheduling = random.below(2) == 0;
-  k.max_num_batched_tokens = 16U << random.below(8);
-  k.max_num_seqs = 1U << random.below(7);
-  k.long_prefill_token_threshold = random.below(3) == 0 ? 100 : 0;
-  k.scheduler_reserve_full_isl = random.below(2) == 0;
-  k.watermark = random.below(3) == 0 ? 0.1 : 0;
-  k.enable_prefix_caching = random.below(4) > 0;
-  k.block_size = 4U << random.below(5);
-  k.max_model_len = 2048;
-  k.num_gpu_blocks = 2048 / k.block_size + static_cast<std::uint32_t>(random.below(300));
-  return k;
-}
-
-// Texts of few words, so that many are alike for a while, of requests that come in bursts.
-std::vector<TraceRequest> texts(RandomStream& random) {
-  std::vector<TraceRequest> out;
-  Seconds time;
-  const std::uint64_t longest = random.below(2) == 0 ? 300 : 1900, answer = 2 + random.below(150);
-  for (int i = 0; i < 80; ++i) {
-    if (random.below(4) == 0) time += Seconds(random.exponential());
-    TraceRequest r{time,
-                   1 + static_cast<std::int64_t>(random.below(longest)),
-                   1 + static_cast<std::int64_t>(random.below(answer)),
-                   {}};
-    const std::uint64_t words = random.below(4);
-    for (std::int64_t b = 0; words > 0 && b * kTraceBlock < r.input; ++b)
-      r.blocks.push_back(random.below(words));
-    out.push_back(std::move(r));
-  }
-  return out;
-}
 
 struct Totals {
   std::uint64_t preemptions = 0, found = 0, steps = 0, events = 0;
@@ -71,8 +38,8 @@ TEST(BlockwiseVllm, R4RunsOfBlocksAreBlocks) {
   for (std::uint64_t seed = 0; seed < 500 && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "blockwise");
-    const VllmKnobs knobs = knobs_of(random);
-    const auto requests = texts(random);
+    const VllmKnobs knobs = random_vllm(random);
+    const auto requests = bursts_of_texts(random);
     VllmScheduler runs(knobs);
     BlockwiseVllm blocks(knobs);
     const bool jump = random.below(2) == 0;
@@ -95,10 +62,10 @@ TEST(BlockwiseVllm, R4EachStepIsTheSame) {
   for (std::uint64_t seed = 0; seed < 300 && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "each step");
-    const VllmKnobs knobs = knobs_of(random);
+    const VllmKnobs knobs = random_vllm(random);
     VllmScheduler runs(knobs);
     BlockwiseVllm blocks(knobs);
-    for (const TraceRequest& r : texts(random)) {
+    for (const TraceRequest& r : bursts_of_texts(random)) {
       ASSERT_EQ(runs.add(r), blocks.add(r));
       const auto steps = static_cast<int>(random.below(random.below(3) == 0 ? 60 : 3));
       ASSERT_EQ(steps_of(runs, steps), steps_of(blocks, steps));

@@ -119,7 +119,7 @@ TEST(Pair, R12ShortPromptsStayWhereTheyAreAnswered) {
     for (std::size_t i = 0; i < c.receivers; ++i)
       schedulers.push_back(std::make_unique<VllmScheduler>(c.decode));
     const BentStepTimes times;
-    ListedLoad listed(c);
+    ListedLoad listed(c.requests, c.path);
     std::map<double, AnsweredRequest> alone;
     play_cluster(schedulers, std::vector<const StepTimes*>(c.receivers, &times), Router::round_robin,
                  listed.load, c.requests.size(), [&](const AnsweredRequest& r) { alone[r.came.value] = r; },

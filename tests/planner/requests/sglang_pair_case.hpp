@@ -2,60 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <vector>
 
-#include "planner/requests/pair.hpp"
 #include "planner/requests/sglang_scheduler.hpp"
 #include "tests/planner/requests/plain_sglang_pair.hpp"
-#include "tests/planner/requests/random_play.hpp"
+#include "tests/planner/requests/played_pair.hpp"
 
 namespace shardline {
 
-struct PlayedSglangPair {
-  PairRun run;
-  std::map<double, AnsweredRequest> answers;  // by when they came
-  std::uint64_t answered = 0;
-  std::vector<std::unique_ptr<Scheduler>> schedulers;
-};
-
-inline PlayedSglangPair played(const SglangPairCase& c, Router router = Router::round_robin) {
-  const BentStepTimes times;
-  PlayedPool prefill, decode;
-  for (std::size_t i = 0; i < c.senders; ++i)
-    prefill.schedulers.push_back(std::make_unique<SglangScheduler>(c.prefill, PairRole::prefills));
-  for (std::size_t i = 0; i < c.receivers; ++i)
-    decode.schedulers.push_back(std::make_unique<SglangScheduler>(c.decode, PairRole::decodes));
-  prefill.times = decode.times = &times;
-  prefill.router = decode.router = router;
-  std::size_t read = 0, sent = 0;
-  TraceArrivals arrivals([&]() -> std::optional<Seconds> {
-    if (read == c.requests.size()) return std::nullopt;
-    return c.requests[read++].arrival;
-  });
-  ClusterLoad load;
-  load.arrivals = &arrivals;
-  load.request = [&](TraceRequest& r) { return sent < c.requests.size() && (r = c.requests[sent++], true); };
-  load.path = c.path;
-  PlayedSglangPair out;
-  const PairFailures failures{c.failures, [&](ReplicaPool pool) {
-                                const bool prefills = pool == ReplicaPool::prefill;
-                                return std::make_unique<SglangScheduler>(
-                                    prefills ? c.prefill : c.decode,
-                                    prefills ? PairRole::prefills : PairRole::decodes);
-                              }};
-  out.run = play_pair(
-      prefill, decode, c.links, load, c.requests.size(),
-      [&](const AnsweredRequest& a) {
-        ++out.answered;
-        out.answers[a.came.value] = a;
-      },
-      {}, failures);
-  for (PlayedPool* p : {&prefill, &decode})
-    for (auto& s : p->schedulers) out.schedulers.push_back(std::move(s));
-  return out;
+inline PlayedPair played(const SglangPairCase& c, Router router = Router::round_robin) {
+  return play_case<SglangScheduler>(c, router, router, 0);
 }
 
 inline SglangPairCase random_sglang_pair(std::uint64_t seed) {
@@ -78,14 +33,7 @@ inline SglangPairCase random_sglang_pair(std::uint64_t seed) {
   c.decode.clip_max_new_tokens_estimation = random.below(2) == 0 ? 4096 : 10;
   c.decode.disaggregation_decode_extra_slots =
       random.below(2) == 0 ? 0 : static_cast<std::uint32_t>(random.below(8));
-  c.senders = 1 + random.below(3);
-  c.receivers = 1 + random.below(3);
-  // Off the grid of the steps: at a tie two ways of adding times up, which round differently, may both be
-  // right.
-  c.links = {Seconds(0.001 * static_cast<double>(random.below(4))),
-             Seconds(1e-6 * static_cast<double>(1 + random.below(600)) * (1 + 3.14159e-8)),
-             1 + static_cast<double>(random.below(3)) / 2, 1 + static_cast<double>(random.below(3)) / 2};
-  c.path = Seconds(0.002 * (1 + 2.71828e-7));
+  draw_links(random, c, 600);
   c.requests = random_requests(random, 500);
   return c;
 }

@@ -62,7 +62,7 @@ TEST(SglangPairFailures, R15PlayIsThePlainLoops) {
       EXPECT_THROW(played(c), UserError) << seed;
       continue;
     }
-    const PlayedSglangPair fast = played(c);
+    const PlayedPair fast = played(c);
     ASSERT_EQ(fast.answers.size(), slow.answers.size() - open) << seed;
     EXPECT_EQ(fast.answered, fast.answers.size()) << "each once";
     EXPECT_EQ(fast.run.unserved, open) << seed;
@@ -102,7 +102,7 @@ TEST(SglangPairFailures, R15NothingIsLostOrCountedTwice) {
     SglangPairCase c = failing_case(seed);
     c.decode.max_total_tokens += c.decode.page_size * 2000;  // so that none stands still
     if (seed % 7 == 0 && !c.failures.empty()) c.failures.back().up = Seconds(kNever);
-    const PlayedSglangPair a = played(c, static_cast<Router>(seed % 3));
+    const PlayedPair a = played(c, static_cast<Router>(seed % 3));
     EXPECT_EQ(a.answered, a.answers.size()) << "each once";
     ASSERT_EQ(a.answers.size() + a.run.unserved, c.requests.size()) << seed;
     std::uint64_t answers = 0, tokens = 0, asked = 0, prompts = 0;
@@ -154,7 +154,7 @@ TEST(SglangPairFailures, R15EachPhaseByHand) {
   for (const ReplicaPool pool : {ReplicaPool::prefill, ReplicaPool::decode}) {
     // On the way, while it is computed, while it is sent.
     for (const double at : {0.001, 0.002 + took / 2, sent + 0.0015}) {
-      const PlayedSglangPair a = dies(pool, at);
+      const PlayedPair a = dies(pool, at);
       EXPECT_NEAR(a.answers.at(0).first.value, at + 12 + first - 0.002, 1e-12) << at;
       EXPECT_EQ(a.run.retried, 1U);
       EXPECT_EQ(a.run.cut_transfers, at > sent ? 1U : 0U);
@@ -163,7 +163,7 @@ TEST(SglangPairFailures, R15EachPhaseByHand) {
   }
   // It decodes.
   EXPECT_NEAR(dies(ReplicaPool::prefill, first + step / 2).answers.at(0).first.value, first, 1e-12);
-  const PlayedSglangPair a = dies(ReplicaPool::decode, first + step / 2);
+  const PlayedPair a = dies(ReplicaPool::decode, first + step / 2);
   EXPECT_NEAR(a.answers.at(0).first.value, first + step / 2 + 12 + first - 0.002, 1e-12);
   EXPECT_EQ(a.run.decode.front().answered, 1U);
 }
@@ -185,7 +185,7 @@ TEST(SglangPairFailures, R15PagesAreHeldUntilTheOtherOneIsMissed) {
   c.failures = {{0, Seconds(1), Seconds(100), ReplicaPool::prefill}};
   StepBatch prompt;
   prompt.prompts.push_back({100, 0});
-  const PlayedSglangPair a = played(c);
+  const PlayedPair a = played(c);
   EXPECT_EQ(a.run.retried, 1U);
   EXPECT_NEAR(a.answers.at(0).first.value, 10 + BentStepTimes().of(prompt).value + 0.001 + 10, 1e-9);
   EXPECT_NEAR(a.run.room.mean(), 10, 1e-12);

@@ -36,7 +36,7 @@ TEST(SglangPair, R14PlayIsThePlainLoops) {
       EXPECT_THROW(played(c), UserError) << seed;
       continue;
     }
-    const PlayedSglangPair fast = played(c);
+    const PlayedPair fast = played(c);
     ASSERT_EQ(fast.answers.size(), slow.answers.size()) << seed;
     double room = 0, prompt = 0, transfer = 0, begin = 0;
     for (const SglangPlainAnswer& a : slow.answers) {
@@ -73,7 +73,7 @@ TEST(SglangPair, R14EveryRequestOnceAndAllPagesFree) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SglangPairCase c = random_sglang_pair(seed);
     c.decode.max_total_tokens += c.decode.page_size * 2000;  // so that none stands still
-    const PlayedSglangPair a = played(c, static_cast<Router>(seed % 3));
+    const PlayedPair a = played(c, static_cast<Router>(seed % 3));
     ASSERT_EQ(a.answers.size(), c.requests.size());
     std::uint64_t prompts = 0, answers = 0, tokens = 0, gaps = 0, asked = 0, prompt_tokens = 0;
     for (const ServedRequests& s : a.run.prefill) prompts += s.answered;
@@ -126,7 +126,7 @@ TEST(SglangPair, R14OneRequestByHand) {
     SglangPairCase c = small_case();
     c.prefill.disable_overlap_schedule = c.decode.disable_overlap_schedule = !overlap;
     c.requests = {{Seconds(0), 100, 3, {}}};
-    const PlayedSglangPair a = played(c);
+    const PlayedPair a = played(c);
     const double first = 0.002 + step_of({{100, 0}}) + 0.001 + 100 * 1e-5;
     ASSERT_EQ(a.answers.size(), 1u);
     const AnsweredRequest& x = a.answers.begin()->second;
@@ -145,7 +145,7 @@ TEST(SglangPair, R14TheSecondWaitsForRoom) {
     c.decode.max_total_tokens = 200;
     c.decode.num_reserved_decode_tokens = 20;
     c.requests = {{Seconds(0), 100, 4, {}}, {Seconds(1e-4), 100, 1, {}}};
-    const PlayedSglangPair a = played(c);
+    const PlayedPair a = played(c);
     const double prompt = step_of({{100, 0}});
     double done = 0.002 + prompt + 0.002;
     for (std::uint32_t i = 0; i < 3; ++i) done += step_of(1, 100 + i, 100 + i);
@@ -167,7 +167,7 @@ TEST(SglangPair, R14ChunksGoBesideTheNext) {
       c.prefill.chunked_prefill_size = 100;
       c.links.token = Seconds(token);
       c.requests = {{Seconds(0), 200, 2, {}}};
-      const PlayedSglangPair a = played(c);
+      const PlayedPair a = played(c);
       const double one = 0.002 + step_of({{100, 0}}), two = one + step_of({{100, 100}});
       const double whole = 100 * token;                        // of a chunk, alone
       const double left = std::max(0.0, whole - (two - one));  // of the first when the second flows
@@ -186,7 +186,7 @@ TEST(SglangPair, R14OnePromptAStepUnderContextParallelism) {
   c.prefill.disable_overlap_schedule = c.decode.disable_overlap_schedule = true;
   c.prefill.prefill_max_requests = 1;
   c.requests = {{Seconds(0), 100, 5, {}}, {Seconds(0.0001), 100, 2, {}}};
-  const PlayedSglangPair a = played(c);
+  const PlayedPair a = played(c);
   const double prompt = step_of({{100, 0}});
   const double one = 0.002 + prompt + 0.002, there = 0.002 + 2 * prompt + 0.002;
   EXPECT_NEAR(a.answers.at(0).first.value, one, 1e-15);
@@ -206,7 +206,7 @@ TEST(SglangPair, R14WhoWaitsIsCountedOnce) {
   SglangPairCase c = small_case();
   for (int i = 0; i < 40; ++i) c.requests.push_back({Seconds(1e-6 * i), 100, 3, {}});
   c.path = Seconds(1e-7);
-  const PlayedSglangPair a = played(c);
+  const PlayedPair a = played(c);
   ASSERT_EQ(a.run.waiting.size(), ClusterRun::kParts);
   for (std::size_t part = 0; part < a.run.waiting.size(); ++part)
     EXPECT_NEAR(a.run.waiting[part], 2 * static_cast<double>(part) + 0.5, 1e-12) << part;
@@ -219,7 +219,7 @@ TEST(SglangPair, R14RefusedByOneIsRefused) {
     (prefill ? c.prefill : c.decode).max_total_tokens = 90;
     c.requests = {{Seconds(0), 100, 3, {}}, {Seconds(1), 20, 3, {}}};
     c.decode.num_reserved_decode_tokens = 16;
-    const PlayedSglangPair a = played(c);
+    const PlayedPair a = played(c);
     EXPECT_EQ(a.answers.size(), 1u);
     EXPECT_EQ(a.run.prefill.front().refused + a.run.decode.front().refused, 1u);
     EXPECT_EQ(a.run.prefill.front().answered, 1u);

@@ -11,6 +11,7 @@
 #include "sim/base/random.hpp"
 #include "tests/planner/requests/plain_drafts.hpp"
 #include "tests/planner/requests/random_play.hpp"
+#include "tests/planner/requests/random_vllm.hpp"
 #include "tests/planner/requests/schedule_text.hpp"
 
 namespace shardline {
@@ -127,36 +128,12 @@ TEST(VllmDrafts, R16ABlockLessIsFound) {
 }
 
 VllmKnobs draft_knobs(RandomStream& random) {
-  VllmKnobs k;
-  k.async_scheduling = random.below(2) == 0;
-  k.max_num_batched_tokens = 16U << random.below(8);
-  k.max_num_seqs = 1U << random.below(7);
-  k.long_prefill_token_threshold = random.below(3) == 0 ? 100 : random.below(8) == 0 ? 3 : 0;
-  k.scheduler_reserve_full_isl = random.below(2) == 0;
-  k.watermark = random.below(3) == 0 ? 0.1 : 0;
-  k.enable_prefix_caching = random.below(4) > 0;
-  k.block_size = 4U << random.below(5);
-  k.max_model_len = random.below(3) == 0 ? 320 : 2048;
-  k.num_gpu_blocks = k.max_model_len / k.block_size + static_cast<std::uint32_t>(random.below(300));
+  VllmKnobs k = random_vllm(random);
+  if (random.below(8) == 0) k.long_prefill_token_threshold = 3;
+  if (random.below(3) > 0) return k;
+  k.num_gpu_blocks -= (k.max_model_len - 320) / k.block_size;
+  k.max_model_len = 320;
   return k;
-}
-
-std::vector<TraceRequest> draft_texts(RandomStream& random) {
-  std::vector<TraceRequest> out;
-  Seconds time;
-  const std::uint64_t longest = random.below(2) == 0 ? 300 : 1900, answer = 2 + random.below(150);
-  for (int i = 0; i < 80; ++i) {
-    if (random.below(4) == 0) time += Seconds(random.exponential());
-    TraceRequest r{time,
-                   1 + static_cast<std::int64_t>(random.below(longest)),
-                   1 + static_cast<std::int64_t>(random.below(answer)),
-                   {}};
-    const std::uint64_t words = random.below(4);
-    for (std::int64_t b = 0; words > 0 && b * kTraceBlock < r.input; ++b)
-      r.blocks.push_back(random.below(words));
-    out.push_back(std::move(r));
-  }
-  return out;
 }
 
 DraftLaw random_law(RandomStream& random) {
@@ -172,7 +149,7 @@ TEST(VllmDrafts, R16EqualTheEnginesOwnLoops) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "drafts");
     const VllmKnobs knobs = draft_knobs(random);
-    const auto requests = draft_texts(random);
+    const auto requests = bursts_of_texts(random);
     const DraftLaw drafts = random_law(random);
     VllmDraftScheduler fast(knobs, drafts);
     PlainVllmDrafts plain(knobs, drafts);
@@ -204,7 +181,7 @@ TEST(VllmDrafts, R16EachStepIsTheSame) {
     const DraftLaw drafts = random_law(random);
     VllmDraftScheduler fast(knobs, drafts);
     PlainVllmDrafts plain(knobs, drafts);
-    for (const TraceRequest& r : draft_texts(random)) {
+    for (const TraceRequest& r : bursts_of_texts(random)) {
       ASSERT_EQ(fast.add(r), plain.add(r));
       const auto steps = static_cast<int>(random.below(random.below(3) == 0 ? 60 : 3));
       ASSERT_EQ(steps_of(fast, steps), steps_of(plain, steps));

@@ -1,0 +1,90 @@
+// Cases of pairs of pools, of whichever engine, as the player has them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "planner/requests/pair.hpp"
+#include "sim/base/random.hpp"
+#include "tests/planner/requests/random_play.hpp"
+
+namespace shardline {
+
+// Requests as they come.
+class ListedLoad {
+ public:
+  ListedLoad(const std::vector<TraceRequest>& requests, Seconds path)
+      : requests_(requests), arrivals_([this]() -> std::optional<Seconds> {
+          if (read_ == requests_.size()) return std::nullopt;
+          return requests_[read_++].arrival;
+        }) {
+    load.arrivals = &arrivals_;
+    load.request = [this](TraceRequest& r) {
+      return sent_ < requests_.size() && (r = requests_[sent_++], true);
+    };
+    load.path = path;
+  }
+  ListedLoad(const ListedLoad&) = delete;  // the load points to it
+  ListedLoad& operator=(const ListedLoad&) = delete;
+  ClusterLoad load;
+
+ private:
+  const std::vector<TraceRequest>& requests_;
+  std::size_t read_ = 0, sent_ = 0;
+  TraceArrivals arrivals_;
+};
+
+struct PlayedPair {
+  PairRun run;
+  std::map<double, AnsweredRequest> answers;  // by when they came
+  std::uint64_t answered = 0;
+  std::vector<std::unique_ptr<Scheduler>> schedulers;
+};
+
+// A case has the knobs of both pools' schedulers of class `Engine`, how many there are of each, and what
+// comes.
+template <class Engine, class Case>
+PlayedPair play_case(const Case& c, Router to_prefill, Router to_decode, std::int64_t max_local_prefill) {
+  const BentStepTimes times;
+  PlayedPool prefill, decode;
+  const auto engine = [&](ReplicaPool pool) {
+    const bool prefills = pool == ReplicaPool::prefill;
+    return std::make_unique<Engine>(prefills ? c.prefill : c.decode,
+                                    prefills ? PairRole::prefills : PairRole::decodes);
+  };
+  for (std::size_t i = 0; i < c.senders; ++i) prefill.schedulers.push_back(engine(ReplicaPool::prefill));
+  for (std::size_t i = 0; i < c.receivers; ++i) decode.schedulers.push_back(engine(ReplicaPool::decode));
+  prefill.times = decode.times = &times;
+  prefill.router = to_prefill;
+  decode.router = to_decode;
+  decode.max_local_prefill = max_local_prefill;
+  ListedLoad listed(c.requests, c.path);
+  PlayedPair out;
+  out.run = play_pair(prefill, decode, c.links, listed.load, c.requests.size(),
+                      [&](const AnsweredRequest& a) {
+                        ++out.answered;
+                        out.answers[a.came.value] = a;
+                      },
+                      {}, {c.failures, engine});
+  for (PlayedPool* p : {&prefill, &decode})
+    for (auto& s : p->schedulers) out.schedulers.push_back(std::move(s));
+  return out;
+}
+
+// One to three replicas of each pool, links and a path. Off the grid of the steps: at a tie two ways of
+// adding times up, which round differently, may both be right.
+template <class Case>
+void draw_links(RandomStream& random, Case& c, std::uint64_t most_per_token) {
+  c.senders = 1 + random.below(3);
+  c.receivers = 1 + random.below(3);
+  c.links = {Seconds(0.001 * static_cast<double>(random.below(4))),
+             Seconds(1e-6 * static_cast<double>(1 + random.below(most_per_token)) * (1 + 3.14159e-8)),
+             1 + static_cast<double>(random.below(3)) / 2, 1 + static_cast<double>(random.below(3)) / 2};
+  c.path = Seconds(0.002 * (1 + 2.71828e-7));
+}
+
+}  // namespace shardline
