@@ -82,9 +82,8 @@ struct Fields<ServeQuestion> {
           "tokens of prompts at most that the plan that decodes computes itself; 0: none");
     field("router", &Q::router, "`round_robin` (or empty), `least_kv` or `prefix`");
     field("failures", &Q::failures,
-          "replicas that die: `0 at 60 s for 5 min`, without `for` for good; of a pair of pools `prefill 0 "
-          "at 60 s` "
-          "or `decode 0 at 60 s`");
+          "replicas that die: `0 at 60 s for 5 min`, without `for` for good; of a pair of pools "
+          "`prefill 0 at 60 s` or `decode 0 at 60 s`");
     field("seed", &Q::seed, "of arrivals and lengths");
     field("knobs", &Q::knobs, "options of the engine: `max_num_seqs=256`");
   }
@@ -270,9 +269,8 @@ struct Fields<ServedDrafts> {
   static constexpr const char* name = "ServedDrafts";
   static constexpr const char* schema = nullptr;
   static constexpr const char* about =
-      "What steps of a plan with drafts were taken to yield. Inter-token latency is then of chunks: of what "
-      "a "
-      "step yields of a request, as its client gets it.";
+      "What steps of a plan with drafts were taken to yield. Inter-token latency is then of chunks: of "
+      "what a step yields of a request, as its client gets it.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {
     using D = ServedDrafts;

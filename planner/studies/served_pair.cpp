@@ -112,7 +112,8 @@ std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Pla
     return "replicas of a pair with several attention groups are not played yet: a plan with DP1, and more "
            "replicas of it";
   if (prefill[kDrafts] > 0 || decode[kDrafts] > 0)
-    return "what a server for prompts hands over of drafts is not modelled: plans without, or without " +
+    return "drafts of a pair of pools are not played yet: sweep has them on average; plans without, or "
+           "without " +
            argument_name("prefill") + " one pool that does both";
   if (has_recurrence(c.model))
     return "recurrent states are handed over whole and kept apart from blocks, which is not played yet: "

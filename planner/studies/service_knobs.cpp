@@ -184,8 +184,7 @@ std::optional<std::string> no_play_of_drafts(const Case& c) {
   if (same_engine(c.engine->name, "vllm")) return std::nullopt;
   return fmt::format(
       "its drafts change what the scheduler of {} computes, which is not played yet: sweep and plan have "
-      "them "
-      "on average, and {} plays them",
+      "them on average, and {} plays them",
       c.engine->title, argument_given("engine", "vllm"));
 }
 
@@ -199,7 +198,7 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts
     return fmt::format("the scheduler of {} is not played, those of vllm, sglang and trtllm are",
                        c.engine->title);
   if (plan[kDrafts] > 0) {
-    if (prompts) return "drafts are for servers that both prefill and decode";
+    if (prompts) return "drafts of a pair of pools are not played yet";
     if (auto reason = no_play_of_drafts(c)) return reason;
   }
   if (plan.dp > 1 && overlaps_batches(plan))

@@ -288,9 +288,9 @@ TEST(ServedDrafts, WhatIsNotPlayedIsSaid) {
   const Plan three = possible_plan(vllm, kThree);
   EXPECT_EQ(no_play(vllm.study, three), std::nullopt);
   EXPECT_EQ(no_play(vllm.study, possible_plan(vllm, "dp_ep:dp=8,ep=8,drafts=2")), std::nullopt);
-  EXPECT_THAT(no_play(vllm.study, three, true).value_or(""), HasSubstr("both prefill and decode"));
+  EXPECT_THAT(no_play(vllm.study, three, true).value_or(""), HasSubstr("drafts of a pair"));
   EXPECT_THAT(no_play(trtllm.study, three).value_or(""), HasSubstr("the scheduler of TensorRT-LLM"));
-  EXPECT_THAT(no_pair(vllm.study, three, three).value_or(""), HasSubstr("hands over of drafts"));
+  EXPECT_THAT(no_pair(vllm.study, three, three).value_or(""), HasSubstr("drafts of a pair of pools"));
 }
 
 }  // namespace
