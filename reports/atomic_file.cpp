@@ -237,6 +237,9 @@ void replace_file(const std::filesystem::path& file, const std::filesystem::path
 
 void catch_interrupts(bool end_late) {
   g_ended_late = end_late;
+  // Also where the parent ignores them: shells let a command in the background of a script ignore SIGINT
+  // (POSIX, Shell Command Language, 2.11), and whoever ends that script does not mean to be left with the
+  // command.
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   // Whoever has left the terminal is not to find half of what was written; `nohup` means that it goes on.

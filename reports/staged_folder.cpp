@@ -155,10 +155,10 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   std::error_code error;
   const bool there = fs::exists(folder, error);
   if (there || fs::is_symlink(folder, error)) make_output_folder(folder);  // says what is wrong with it
-  fs::path named = fs::absolute(folder).lexically_normal();
+  fs::path named = there ? fs::canonical(folder) : fs::absolute(folder).lexically_normal();
   if (!named.has_filename()) named = named.parent_path();
   if (!there) make_output_folder(named.parent_path());
-  place_ = there ? fs::canonical(named) : fs::canonical(named.parent_path()) / named.filename();
+  place_ = there ? named : fs::canonical(named.parent_path()) / named.filename();
   as_a_whole_ = (!there || only_known(place_)) && !stands_in(place_) &&
                 access(place_.parent_path().c_str(), W_OK | X_OK) == 0;
   const fs::path beside = as_a_whole_ ? place_.parent_path() : place_;

@@ -21,6 +21,7 @@
 #include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/folder.hpp"
 #include "sim/base/harmless.hpp"
 #include "sim/base/memory_limit.hpp"
 #include "sim/base/parallel.hpp"
@@ -248,6 +249,9 @@ int ended(const Program& program, int argc, char** argv) {
   }
   if (const std::size_t threads = fewer_threads(); threads > 0)
     say(fmt::format("note: the system makes no more threads; {} were used\n", threads));
+  else if (const std::size_t most = threads_of_use(); most > 0)
+    say(fmt::format("note: no more than {} threads are of use on {} core{}; so many were used\n", most,
+                    bound_cores(), bound_cores() == 1 ? "" : "s"));
   return after_output(program.name, code);
 }
 
@@ -299,13 +303,21 @@ Argument& Argument::folders() {
   return *this;
 }
 
+namespace {
+
+std::string to_place(const std::string& path) { return without_detours(path).string(); }
+
+}  // namespace
+
 Argument& Argument::output_folder() {
   text_->output = true;
+  option_->transform(to_place);
   return folders();
 }
 
 Argument& Argument::output_file() {
   text_->document = true;
+  option_->transform(to_place);
   return files();
 }
 

@@ -54,4 +54,19 @@ std::vector<std::filesystem::path> entries_if_there(const std::filesystem::path&
   return out;
 }
 
+std::filesystem::path without_detours(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  fs::path way, last_return;  // up to the last `..`
+  for (const fs::path& part : path) {
+    way /= part;
+    if (part == "..") last_return = way;
+  }
+  std::error_code error;
+  if (last_return.empty() || fs::exists(last_return, error)) return path;
+  const fs::path whole = fs::absolute(path, error);
+  if (error) return path;
+  fs::path found = fs::weakly_canonical(whole, error);
+  return error ? path : found;
+}
+
 }  // namespace shardline

@@ -22,4 +22,10 @@ void remove_folder(const std::filesystem::path& folder) noexcept;
 /// not seen would be unknown.
 std::vector<std::filesystem::path> entries_if_there(const std::filesystem::path& folder);
 
+/// The place that `path` names, without `..` behind parts that are not there: `a/../x` leads nowhere where
+/// there is no `a`, and whoever made it would leave it behind. What is there is followed as the system
+/// follows it, links too. A path that the system can follow, and one that cannot be looked at, comes back as
+/// it is.
+std::filesystem::path without_detours(const std::filesystem::path& path);
+
 }  // namespace shardline

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <latch>
 #include <mutex>
 #include <new>
@@ -15,9 +16,7 @@
 #include "sim/base/cancel.hpp"
 #include "sim/base/memory_limit.hpp"
 
-#ifdef __SANITIZE_THREAD__
-#include <atomic>
-#else
+#ifndef __SANITIZE_THREAD__
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
@@ -64,6 +63,11 @@ ThreadsToBeHad& all_threads() {
   return all;
 }
 
+// Threads that wait for a core gain nothing, have to be given one to hear that they are to stop, and each has
+// memory of its own: 1,024 on two cores take seconds to begin and to end. Some more than cores are let be.
+constexpr std::size_t kPerCore = 4, kAlways = 16;
+std::atomic<std::size_t> g_most_of_use = 0;  // where more were asked for
+
 }  // namespace
 
 std::size_t bound_cores() {
@@ -77,9 +81,14 @@ std::size_t threads_to_be_had(std::size_t asked) { return all_threads().of(asked
 
 std::size_t fewer_threads() { return all_threads().refused(); }
 
+std::size_t threads_of_use() { return g_most_of_use.load(std::memory_order_relaxed); }
+
 std::size_t thread_count(int asked) {
-  return asked > 0 ? static_cast<std::size_t>(asked)
-                   : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  if (asked <= 0) return std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  const std::size_t threads = static_cast<std::size_t>(asked),
+                    most = std::max(kAlways, kPerCore * bound_cores());
+  if (threads > most) g_most_of_use.store(most, std::memory_order_relaxed);
+  return std::min(threads, most);
 }
 
 void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,

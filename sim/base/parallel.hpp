@@ -6,7 +6,8 @@
 
 namespace shardline {
 
-/// `asked` threads, or as many as there are cores where none are asked for.
+/// `asked` threads, or as many as there are cores where none are asked for; no more than 4 of each core,
+/// or 16.
 std::size_t thread_count(int asked);
 
 /// Cores that this process may run on: all, unless it was bound to some (taskset, mpirun --bind-to).
@@ -17,6 +18,9 @@ std::size_t threads_to_be_had(std::size_t asked);
 
 /// 0, or where the system refused to make a thread, how many loops have run on since.
 std::size_t fewer_threads();
+
+/// 0, or where more threads were asked for than thread_count() gives, the most that it gives.
+std::size_t threads_of_use();
 
 /// Runs body(index, slot) for every index of [begin, end) on up to `threads` threads, on fewer
 /// where the system makes no more. Two bodies that run at

@@ -56,6 +56,8 @@ ln -s loop loop
 refused 'symbolic links' plan "${line[@]}" --save loop
 refused '--save: its value is empty' plan "${line[@]}" --save ''
 refused '--save: its value is empty' plan "${line[@]}" --save=
+run serve "${fixed[@]}" --rate 5/s --requests 50 -o none/../made
+{ [ -d made ] && [ ! -e none ]; } || fail "a way through a folder that is not there"
 refused '-o: its value is empty' serve "${fixed[@]}" --rate 5/s --requests 50 -o ''
 refused 'argument 2 is empty' plan '' --system h100-hgx --input 1K
 

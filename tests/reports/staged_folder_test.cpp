@@ -151,6 +151,20 @@ TEST_F(StagedFolderTest, ALinkToAFolderIsFollowed) {
   EXPECT_THAT(error_of([&] { write({{"a", "1"}}); }), HasSubstr("a symbolic link that leads nowhere"));
 }
 
+TEST_F(StagedFolderTest, TheParentOfALinkIsThatOfWhereItLeads) {
+  fs::create_directories(folder_ / "real" / "inner");
+  fs::create_directory_symlink(folder_ / "real" / "inner", folder_ / "link");
+  const fs::path asked = folder_ / "link" / ".." / "x";
+  for (const char* text : {"1", "2"}) {  // not there, then there
+    const FolderClaim claim(asked);
+    OutputFolder files(asked);
+    files.write("a", text);
+    files.publish();
+    EXPECT_EQ(text_of(folder_ / "real" / "x" / "a"), text);
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "x"));
+}
+
 TEST_F(StagedFolderTest, AFolderThatAProcessStandsInIsNotExchanged) {
   write({{"a", "1"}});
   const fs::path before = fs::current_path();

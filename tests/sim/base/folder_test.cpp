@@ -47,5 +47,18 @@ TEST_F(FolderTest, IsRemovedWithAllInItAndLinksAreNotFollowed) {
   remove_folder(folder_ / "gone");  // of none nothing
 }
 
+TEST_F(FolderTest, AWayThroughWhatIsNotThereIsLeftOut) {
+  fs::create_directories(folder_ / "real" / "inner");
+  fs::create_directory_symlink(folder_ / "real" / "inner", folder_ / "link");
+  const fs::path canonical = fs::canonical(folder_);
+  EXPECT_EQ(without_detours(folder_ / "none" / ".." / "x"), canonical / "x");
+  EXPECT_EQ(without_detours(folder_ / "none" / ".." / ".." / canonical.filename() / "x"), canonical / "x");
+  EXPECT_EQ(without_detours(folder_ / "link" / "none" / ".." / "x"), canonical / "real" / "inner" / "x");
+  for (const char* kept : {"none/x", "link/../x", "real/inner/../x", "x"})
+    EXPECT_EQ(without_detours(folder_ / kept), folder_ / kept) << kept;
+  EXPECT_EQ(without_detours(""), "");
+  EXPECT_EQ(without_detours("-"), "-");
+}
+
 }  // namespace
 }  // namespace shardline
