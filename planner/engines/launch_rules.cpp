@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
+#include <set>
 
 #include "models/model/hf_config.hpp"
 #include "planner/engines/dispatch_room.hpp"
@@ -334,24 +336,41 @@ Complaint unequal(const Case& c, int tpa) {
   return uneven_kv_heads(c, tpa);
 }
 
+// "tpa=16, tpa=24 and tpa=32"
+std::string sizes_text(const std::set<int>& sizes) {
+  std::string out;
+  for (auto at = sizes.begin(); at != sizes.end(); ++at) {
+    const bool last = std::next(at) == sizes.end();
+    out += fmt::format("{}tpa={}", at == sizes.begin() ? "" : last ? " and " : ", ", *at);
+  }
+  return out;
+}
+
 }  // namespace
 
-std::optional<Diagnostic> unequal_heads(const Case& c, const Plan& plan) {
+std::optional<Diagnostic> unequal_heads(const Case& c, std::span<const Plan> plans) {
   if (c.engine != nullptr) return std::nullopt;
-  const Complaint complaint = unequal(c, plan.tpa);
-  if (!complaint) return std::nullopt;
-  std::vector<std::string> sizes;
-  for (int tpa = plan.tpa - 1; tpa > 0 && sizes.empty(); --tpa) {
-    if (!unequal(c, tpa)) sizes.push_back(fmt::format("tpa={}", tpa));
+  std::set<int> asked, nearest;
+  std::size_t count = 0;
+  for (const Plan& plan : plans) {
+    if (!unequal(c, plan.tpa)) continue;
+    ++count;
+    asked.insert(plan.tpa);
   }
-  const std::size_t below = sizes.size();
-  for (int tpa = plan.tpa + 1; tpa <= least_q_heads(c.model) && sizes.size() == below; ++tpa) {
-    if (!unequal(c, tpa)) sizes.push_back(fmt::format("tpa={}", tpa));
+  if (asked.empty()) return std::nullopt;
+  for (const int tpa : asked) {
+    int below = tpa - 1, above = tpa + 1;
+    while (below > 0 && unequal(c, below)) --below;
+    while (above <= least_q_heads(c.model) && unequal(c, above)) ++above;
+    if (below > 0) nearest.insert(below);
+    if (above <= least_q_heads(c.model)) nearest.insert(above);
   }
-  return Diagnostic{
-      {},
-      fmt::format("no engine starts tpa={}: {}; priced as the rank with most heads", plan.tpa, *complaint),
-      {fmt::format("nearest that they start: {}", fmt::join(sizes, " and "))}};
+  const std::string where =
+      plans.size() > 1 ? fmt::format(" in {} of {} plans", count, plans.size()) : std::string();
+  return Diagnostic{{},
+                    fmt::format("no engine starts {}{}: {}; priced as the rank with most heads",
+                                sizes_text(asked), where, *unequal(c, *asked.begin())),
+                    {fmt::format("nearest that they start: {}", sizes_text(nearest))}};
 }
 
 }  // namespace shardline

@@ -179,9 +179,9 @@ inline constexpr LaunchRule kWholeTrays{
     .refuses = part_of_tray,
 };
 
-/// Of a plan of bare kernels, which no engine is asked about: that its ranks have unequal numbers of heads,
-/// which none of the engines starts, and the nearest sizes with which they do not. Nothing where they are
-/// equal, or where an engine's own rules are asked.
-std::optional<Diagnostic> unequal_heads(const Case& c, const Plan& plan);
+/// Of plans of bare kernels, which no engine is asked about: that the ranks of some have unequal numbers of
+/// heads, which none of the engines starts, and the nearest sizes with which they do not. Nothing where they
+/// are equal in all, or where an engine's own rules are asked.
+std::optional<Diagnostic> unequal_heads(const Case& c, std::span<const Plan> plans);
 
 }  // namespace shardline

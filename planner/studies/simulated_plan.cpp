@@ -91,7 +91,8 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
     out.narrow.push_back(std::move(d));
   for (Diagnostic& d : searched_scales(study.study, std::span(&plan, 1), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));
-  if (auto unequal = unequal_heads(study.study, plan)) out.narrow.push_back(std::move(*unequal));
+  if (auto unequal = unequal_heads(study.study, std::span(&plan, 1)))
+    out.narrow.push_back(std::move(*unequal));
   if (study.sweep().noise) out.noise = noise_effect(e, plan, *study.sweep().noise, 0);
   if (const auto& workload = study.sweep().search.workload;
       workload && serves_prompts(study.study, plan.strategy)) {

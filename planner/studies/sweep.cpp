@@ -6,6 +6,7 @@
 #include <array>
 
 #include "planner/engines/architectures.hpp"
+#include "planner/engines/launch_rules.hpp"
 #include "planner/handoff/cache_layout.hpp"
 #include "planner/search/named_kernels.hpp"
 #include "planner/search/narrow.hpp"
@@ -161,6 +162,8 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
     out.narrow.push_back(std::move(d));
   for (Diagnostic& d : searched_scales(study.study, plans_of(out.rated), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));
+  if (auto unequal = unequal_heads(study.study, plans_of(out.rated)))
+    out.narrow.push_back(std::move(*unequal));
   if (q.has_target()) out.meeting = meeting(study, q, out.frontier);
   if (study.study.batch.kind() != StepKind::prefill) {
     out.budgets = budget_plans(out.frontier);

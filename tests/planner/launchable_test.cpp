@@ -327,18 +327,25 @@ TEST(Launchable, WholeTraysAreLiftedByTheAskersOwnWord) {
 TEST(Launchable, UnequalHeadsOfBareKernelsAreSaid) {
   Case c = decode_case(kR1, kGb, 1'024);
   c.engine = nullptr;
-  const auto said = [&](const char* plan) {
-    const auto d = unequal_heads(c, parse_plan(plan));
+  const auto said = [&](const std::vector<const char*>& texts) {
+    std::vector<Plan> plans;
+    for (const char* text : texts) plans.push_back(parse_plan(text));
+    const auto d = unequal_heads(c, plans);
     return d ? d->what + "; " + d->details.at(0) : "";
   };
-  EXPECT_EQ(said("tensor:tpa=8,tpf=8"), "");
+  EXPECT_EQ(said({"tensor:tpa=8,tpf=8"}), "");
   EXPECT_EQ(
-      said("tensor:tpa=7,tpf=7"),
+      said({"tensor:tpa=7,tpf=7"}),
       "no engine starts tpa=7: 128 query heads over 7 ranks; priced as the rank with most heads; nearest "
       "that they start: tpa=4 and tpa=8");
+  EXPECT_EQ(
+      said(
+          {"tensor:tpa=8,tpf=8", "tensor:tpa=24,tpf=24", "tensor:tpa=7,tpf=7", "tensor:tpa=7,tpf=7,batch=2"}),
+      "no engine starts tpa=7 and tpa=24 in 3 of 4 plans: 128 query heads over 7 ranks; priced as the rank "
+      "with most heads; nearest that they start: tpa=4, tpa=8, tpa=16 and tpa=32");
   // An engine's own rules speak of its plans.
   c.engine = profile("trtllm");
-  EXPECT_EQ(said("tensor:tpa=7,tpf=7"), "");
+  EXPECT_EQ(said({"tensor:tpa=7,tpf=7"}), "");
 }
 }  // namespace
 }  // namespace shardline
