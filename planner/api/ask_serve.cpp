@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "planner/api/convert_plan.hpp"
 #include "planner/api/convert_serve.hpp"
@@ -41,7 +43,7 @@ Plan best_of(const PlanAnswer& answer) {
       {why, fmt::format("name another with {}, for instance of tensor", argument_name("plan"))}}});
 }
 
-StudyAndPlan of_line(const ServeQuestion& q, RunOptions o, const Progress& progress) {
+shardline::PlanQuestion line_of(const ServeQuestion& q, RunOptions o, const Catalogs& catalogs) {
   if (o.engine.empty()) o.engine = "vllm";
   PlanQuestion line;
   line.model = q.model;
@@ -55,9 +57,19 @@ StudyAndPlan of_line(const ServeQuestion& q, RunOptions o, const Progress& progr
   line.least_tokens_per_s_user = q.least_tokens_per_s_user;
   line.most_ttft_s = q.most_ttft_s;
   line.read_as = q.read_as;
-  const Catalogs catalogs = shipped_catalogs();
-  const shardline::PlanQuestion question = plan_question_of(line, o, catalogs);
+  shardline::PlanQuestion question = plan_question_of(line, o, catalogs);
   if (question.prefill()) throw UserError(argument_name("output") + " is missing: requests are answered");
+  return question;
+}
+
+Study line_study(const ServeQuestion& q, const RunOptions& o) {
+  const Catalogs catalogs = shipped_catalogs();
+  return asked_plan(line_of(q, o, catalogs), catalogs).study;
+}
+
+StudyAndPlan of_line(const ServeQuestion& q, const RunOptions& o, const Progress& progress) {
+  const Catalogs catalogs = shipped_catalogs();
+  const shardline::PlanQuestion question = line_of(q, o, catalogs);
   if (!q.plan.empty()) {
     PlanAnswer answer = asked_plan(question, catalogs);
     const Plan plan = possible_plan(answer.study, q.plan);
@@ -68,8 +80,7 @@ StudyAndPlan of_line(const ServeQuestion& q, RunOptions o, const Progress& progr
   return {std::move(answer.study), plan};
 }
 
-StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o) {
-  if (q.plan.empty()) throw UserError(argument_name("plan") + " is required with a scenario");
+Study scenario_study(const ServeQuestion& q, const RunOptions& o) {
   const Overrides given{costs_named(o.costs), o.engine, o.any_gpus, o.any_context, o.settings};
   const Scenario scenario = q.scenario_text.empty()
                                 ? scenario_named(q.scenario, given)
@@ -78,7 +89,14 @@ StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o) {
   const Study& study = study_of(scenario, q.model);
   if (!std::holds_alternative<Sweep>(study.question))
     throw UserError(scenario.name + " asks for another answer: expected a scenario that sweeps");
-  return {study, possible_plan(study, q.plan)};
+  return study;
+}
+
+StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o) {
+  if (q.plan.empty()) throw UserError(argument_name("plan") + " is required with a scenario");
+  Study study = scenario_study(q, o);
+  const Plan plan = possible_plan(study, q.plan);
+  return {std::move(study), plan};
 }
 
 // Of a pool that prefills: one that runs prompts alone, too, where there are such.
@@ -89,6 +107,19 @@ Plan prefill_plan(const Study& study, const ServeQuestion& asked) {
   prompts.study.batch = prefill_batch({{0, std::max(1LL, input), 1}});
   prompts.study.placement = nullptr;
   return possible_plan(prompts, asked.prefill);
+}
+
+// The same question of the other system that prompts are on, whose plan of a line is named.
+std::shared_ptr<const Study> prompts_on(const ServeQuestion& asked, const RunOptions& o) {
+  if (asked.prefill_system.empty()) return nullptr;
+  ServeQuestion other = asked;
+  if (other.scenario.empty() && other.scenario_text.empty()) {
+    other.system = asked.prefill_system;
+    return std::make_shared<const Study>(line_study(other, o));
+  }
+  RunOptions on = o;
+  on.settings.push_back("system=" + asked.prefill_system);
+  return std::make_shared<const Study>(scenario_study(other, on));
 }
 
 // The place of a name among those that there are; empty: the first.
@@ -143,11 +174,12 @@ ServiceQuestion load_of(const ServeQuestion& asked) {
   q.failures = parse_failures(argument_name("failure"), asked.failures,
                               {asked.replicas, asked.prefill.empty() ? 0 : asked.prefill_replicas});
   require_in(argument_name("max-local-prefill"), asked.max_local_prefill, 0, std::int64_t{1} << 30);
-  if (asked.prefill.empty() &&
-      (asked.prefill_replicas > 1 || !asked.prefill_knobs.empty() || asked.max_local_prefill > 0))
-    throw UserError(fmt::format("{}, {} and {} are of a pool that prefills: expected {}",
-                                argument_name("prefill-replicas"), argument_name("prefill-knob"),
-                                argument_name("max-local-prefill"), argument_name("prefill")));
+  if (asked.prefill.empty() && (asked.prefill_replicas > 1 || !asked.prefill_knobs.empty() ||
+                                asked.max_local_prefill > 0 || !asked.prefill_system.empty()))
+    throw UserError(fmt::format("{}, {}, {} and {} are of a pool that prefills: expected {}",
+                                argument_name("prefill-system"), argument_name("prefill-replicas"),
+                                argument_name("prefill-knob"), argument_name("max-local-prefill"),
+                                argument_name("prefill")));
   if (!asked.prefill.empty() && asked.plan.empty())
     throw UserError(
         fmt::format("{} needs {}, the plan of the pool that decodes: the search answers with plans "
@@ -213,9 +245,11 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
   question.plan = on.plan;
   if (!asked.prefill.empty()) {
-    question.prefill = {prefill_plan(on.study, asked), asked.prefill_replicas, asked.prefill_knobs,
-                        asked.max_local_prefill};
-    if (const auto reason = no_pair(on.study.study, question.prefill->plan, on.plan))
+    const auto other = prompts_on(asked, o);
+    const Study& prompts = other ? *other : on.study;
+    question.prefill = {prefill_plan(prompts, asked), asked.prefill_replicas, asked.prefill_knobs,
+                        asked.max_local_prefill, other};
+    if (const auto reason = no_pair({prompts.study, question.prefill->plan}, {on.study.study, on.plan}))
       throw UserError(
           fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.prefill->plan), *reason));
   }

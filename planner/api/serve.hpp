@@ -32,6 +32,7 @@ struct ServeQuestion {
   std::string slo;
   int replicas = 1;
   std::string prefill = {};
+  std::string prefill_system;
   int prefill_replicas = 1;
   std::vector<std::string> prefill_knobs = {};
   long long max_local_prefill = 0;
@@ -76,6 +77,7 @@ struct Fields<ServeQuestion> {
     field("slo", &Q::slo, "targets: `ttft p99 2 s, tpot p99 40 ms`; empty: none");
     field("replicas", &Q::replicas, "of the plan");
     field("prefill", &Q::prefill, "plan of a pool that prefills, `plan` then decodes; empty: one pool");
+    field("prefill_system", &Q::prefill_system, "system that it is on; empty: the one that `plan` is on");
     field("prefill_replicas", &Q::prefill_replicas, "of that plan");
     field("prefill_knobs", &Q::prefill_knobs, "options of its engine: `max_num_batched_tokens=16384`");
     field("max_local_prefill", &Q::max_local_prefill,

@@ -39,11 +39,13 @@ std::string basis_text(const api::AskedDeployment& asked, const ServiceQuestion&
 
 std::string answer_text(const api::AskedDeployment& asked, const DeploymentAnswer& a,
                         const std::string& slo) {
-  if (!a.cheapest.empty())
-    return fmt::format(
-        "{} keep {}; {} of {} deployments on as many do, and none on fewer of plans that can be played",
-        gpus_text(a.cheapest.front().gpus()), slo, a.cheapest.size(),
-        a.cheapest.size() + a.certificate.beside);
+  if (!a.cheapest.empty()) {
+    const int gpus = a.cheapest.front().gpus();
+    const std::size_t met = a.cheapest.size(), tried = met + a.certificate.beside;
+    return fmt::format("{} keep{} {}; {} of {} deployment{} on as many do{}{}", gpus_text(gpus),
+                       gpus == 1 ? "s" : "", slo, met, tried, tried == 1 ? "" : "s", met == 1 ? "es" : "",
+                       gpus == 1 ? "" : ", and none on fewer of plans that can be played");
+  }
   return fmt::format("no deployment on up to {} keeps {}; nearest:", gpus_text(asked.question.most_gpus),
                      slo);
 }

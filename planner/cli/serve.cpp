@@ -25,7 +25,7 @@ struct ServeOptions {
   std::optional<long long> requests, seed;
   std::optional<std::string> think;
   int replicas = 1, prefill_replicas = 1;
-  std::string prefill, max_local_prefill;
+  std::string prefill, prefill_system, max_local_prefill;
   std::vector<std::string> knobs, prefill_knobs, failures;
   QuestionOptions question;
   EngineOptions engine;
@@ -58,6 +58,8 @@ void declare(Arguments& a, ServeOptions& o) {
   a.add("--replicas", o.replicas, "Copies of the plan").range(1, 1024);
   a.add("--prefill", o.prefill,
         "Plan of a pool of its own for prompts (vLLM): --plan then decodes what that one hands over");
+  a.add("--prefill-system", o.prefill_system, "System that it is on (default: the one that --plan is on)")
+      .offers(offered_systems);
   a.add("--prefill-replicas", o.prefill_replicas, "Copies of the plan that prefills").range(1, 1024);
   a.add("--prefill-knob", o.prefill_knobs, "NAME=VALUE: an option of its engine; again for more").each();
   a.add(
@@ -115,6 +117,7 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
   q.slo = o.slo;
   q.replicas = o.replicas;
   q.prefill = o.prefill;
+  q.prefill_system = o.prefill_system;
   q.prefill_replicas = o.prefill_replicas;
   q.prefill_knobs = o.prefill_knobs;
   if (!o.max_local_prefill.empty())

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <variant>
 
+#include "hardware/cost/kernel_list.hpp"
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/plan_notes.hpp"
@@ -260,6 +261,25 @@ std::string bracket_text(const ServiceAnswer& a) {
       b.low, b.high, b.plays);
 }
 
+std::string basis_text(const Case& c) {
+  const std::string cache = assumed_cache_text(c);
+  return fmt::format("{}{}; assumed: {}{}{}", weights_text(c), stored_text(c), cache,
+                     cache.empty() ? "" : ", ", assumed_text(c));
+}
+
+// vLLM 0.24.0, distributed/kv_transfer/kv_connector/v1/nixl/metadata.py, compute_nixl_compatibility_hash: the
+// name of the attention backend is among what both servers compare before anything is read.
+template <class Line>
+std::string other_system_lines(const Case& prompts, const Case& answers, Line line) {
+  std::string out = line(fmt::format("of prompts: {}", basis_text(prompts)));
+  const bool vllm = same_engine(prompts.engine->name, "vllm");
+  if (vllm && architecture_of(prompts.system.device) != architecture_of(answers.system.device))
+    out += line(
+        "vLLM refuses a pair whose attention backends differ, as its defaults on these GPUs do: start both "
+        "with one --attention-backend; prices are of its defaults");
+  return out;
+}
+
 }  // namespace
 
 std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t width) {
@@ -274,11 +294,12 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
       "{}, {}{}", sharding_text(sharding_of(plan)), gpus_text(plan.gpus()),
       q.replicas > 1 ? fmt::format(" x {} replicas, router {}", q.replicas, to_string(q.router)) : ""));
   if (q.prefill)
-    out += line(fmt::format("prompts on {}, {}{}; tokens/s/GPU are of the {} GPUs of both pools",
+    out += line(fmt::format("prompts on {}, {}{}{}; tokens/s/GPU are of the {} GPUs of both pools",
                             sharding_text(sharding_of(q.prefill->plan)), gpus_text(q.prefill->plan.gpus()),
+                            q.prefill->on ? " of " + q.prefill->on->study.system.name : "",
                             q.prefill->replicas > 1 ? fmt::format(" x {} replicas", q.prefill->replicas) : "",
                             q.prefill->gpus() + q.plan.gpus() * q.replicas)) +
-           line("its engine: " + engine_line(study, *a.prefill_knobs));
+           line("its engine: " + engine_line(q.prefill->study(study), *a.prefill_knobs));
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (q.prefill && std::holds_alternative<SglangKnobs>(a.knobs.of))
     out += line(sends_line(a.knobs, *a.prefill_knobs));
@@ -286,9 +307,8 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   if (!q.failures.empty()) out += line(failures_text(a));
   if (plan.dp > 1) out += line(groups_line(a.knobs, plan));
   const Case& c = study.study;
-  const std::string cache = assumed_cache_text(c);
-  out += line(fmt::format("{}{}; assumed: {}{}{}", weights_text(c), stored_text(c), cache,
-                          cache.empty() ? "" : ", ", assumed_text(c)));
+  out += line(basis_text(c));
+  if (q.prefill && q.prefill->on) out += other_system_lines(q.prefill->on->study, c, line);
   // A play of what nobody can start is told as such.
   if (const auto refusal = does_not_start(c, sharding_of(plan))) out += line(refusal_text(c, *refusal));
   out += "\n";

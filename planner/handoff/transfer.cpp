@@ -1,7 +1,11 @@
 #include "planner/handoff/transfer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "hardware/machine/routes.hpp"
 #include "planner/engines/deploy.hpp"
@@ -44,14 +48,18 @@ std::vector<Flow> flows_of(const Handoff& h, bool by_layer) {
   return out;
 }
 
-// Tasks of transfers on the links of a fabric.
+// Tasks of transfers on the links of a fabric, or of two.
 class Play {
  public:
-  Play(const FabricSpec& spec, const FabricRoutes& routes, const TransferCosts& costs)
-      : spec_(spec), routes_(routes), costs_(costs) {
-    const double share = spec.network.present ? spec.network.send_recv_share : 1;
-    for (const FabricRoutes::Edge& e : routes.edges())
-      machine_.add("link", e.bandwidth * (e.network ? share : 1.0));
+  Play(const std::vector<TransferFabric::Side>& sides, const TransferCosts& costs)
+      : sides_(sides), costs_(costs) {
+    for (const TransferFabric::Side& side : sides) {
+      first_.push_back(links_);
+      const double share = side.spec.network.present ? side.spec.network.send_recv_share : 1;
+      for (const FabricRoutes::Edge& e : side.routes->edges())
+        machine_.add("link", e.bandwidth * (e.network ? share : 1.0));
+      links_ += side.routes->edges().size();
+    }
   }
 
   // Returns the tasks that have to end.
@@ -65,8 +73,7 @@ class Play {
       const double done = costs_.by_layer ? (f.layer + 1) / layers : 1;
       const Seconds ready = std::max(t.begin + t.prefill * done, t.room);
       const int from = t.source_gpu + f.from, to = t.target_gpu + f.to;
-      const bool inside = from / spec_.gpus_per_node == to / spec_.gpus_per_node;
-      const Seconds each = inside ? costs_.nvlink_descriptor : costs_.network_descriptor;
+      const Seconds each = inside(from, to) ? costs_.nvlink_descriptor : costs_.network_descriptor;
       const TaskId computed = graph_.add(ready, {}, {});
       const int poster = costs_.receiver_posts ? f.to : f.from;
       std::vector<TaskId> before{computed};
@@ -78,19 +85,20 @@ class Play {
     return ends;
   }
 
-  // `times` steps one after the other on every rank.
+  // `times` steps one after the other on every rank, of one fabric.
   void add(const OwnMessages& m, int times) {
+    const FabricRoutes& routes = *sides_.front().routes;
     const int ranks = m.group.size;
     for (int member = 0; member < ranks && ranks > 1; ++member) {
       check_cancelled();
       const int gpu = m.first_gpu + member * m.group.stride;
-      std::vector<double> load(routes_.edges().size(), 0);
+      std::vector<double> load(routes.edges().size(), 0);
       for (int other = 0; other < ranks; ++other) {
         if (other != member)
-          routes_.add_load(routes_.to(m.first_gpu + other * m.group.stride),
-                           {{static_cast<FabricPlace>(gpu), m.bytes.value / (ranks - 1)}}, load);
+          routes.add_load(routes.to(m.first_gpu + other * m.group.stride),
+                          {{static_cast<FabricPlace>(gpu), m.bytes.value / (ranks - 1)}}, load);
       }
-      const std::vector<Demand> sent = demands(load);
+      const std::vector<Demand> sent = demands(load, first_.front());
       TaskId last = graph_.add(Seconds(0), {}, {});
       CancelCheck check;
       for (int step = 0; step < times; ++step) {
@@ -107,27 +115,54 @@ class Play {
   }
 
  private:
-  std::vector<Demand> demands(const std::vector<double>& load) const {
+  static std::vector<Demand> demands(const std::vector<double>& load, std::size_t first) {
     std::vector<Demand> out;
     for (std::size_t e = 0; e < load.size(); ++e) {
-      if (load[e] > 0) out.push_back(Demand::on(static_cast<ResourceId>(e), Bytes(load[e])));
+      if (load[e] > 0) out.push_back(Demand::on(static_cast<ResourceId>(first + e), Bytes(load[e])));
     }
     return out;
   }
 
-  // A message over the route, behind a handshake: the request for it and the way back.
-  TaskId move(int from, int to, double bytes, TaskId before) {
-    const FabricRoutes::To& way = routes_.to(to);
-    std::vector<double> load(routes_.edges().size(), 0);
-    routes_.add_load(way, {{static_cast<FabricPlace>(from), bytes}}, load);
-    Seconds latency = way.latency[static_cast<std::size_t>(from)];
-    if (from / spec_.gpus_per_node != to / spec_.gpus_per_node) latency += spec_.network.send_recv_extra;
-    return graph_.add(2.0 * latency, demands(load), {before}, Sharing::equal_rate);
+  bool inside(int from, int to) const {
+    const int node = sides_.front().spec.gpus_per_node;
+    return sides_.size() == 1 && from / node == to / node;
   }
 
-  const FabricSpec& spec_;
-  const FabricRoutes& routes_;
+  // GPUs of a side, whose other half stands for those elsewhere.
+  static int half(const FabricSpec& spec) { return spec.nodes / 2 * spec.gpus_per_node; }
+
+  // A way on a side, and what its latency is.
+  Seconds take(std::size_t side, int from, int to, double bytes, std::vector<Demand>& out) const {
+    const auto& [spec, routes] = sides_[side];
+    const FabricRoutes::To& way = routes->to(to);
+    std::vector<double> load(routes->edges().size(), 0);
+    routes->add_load(way, {{static_cast<FabricPlace>(from), bytes}}, load);
+    const std::vector<Demand> on = demands(load, first_[side]);
+    out.insert(out.end(), on.begin(), on.end());
+    Seconds latency = way.latency[static_cast<std::size_t>(from)];
+    if (from / spec.gpus_per_node != to / spec.gpus_per_node) latency += spec.network.send_recv_extra;
+    return latency;
+  }
+
+  // A message over the route, behind a handshake: the request for it and the way back. Between two fabrics it
+  // leaves one as to a node of its own network, and comes to the other as from one of that: it takes links of
+  // both at once, at the rate of the narrower, and the longer way.
+  TaskId move(int from, int to, double bytes, TaskId before) {
+    std::vector<Demand> on;
+    Seconds latency;
+    if (sides_.size() == 1) {
+      latency = take(0, from, to, bytes, on);
+    } else {
+      latency = std::max(take(0, from, from + half(sides_[0].spec), bytes, on),
+                         take(1, to + half(sides_[1].spec), to, bytes, on));
+    }
+    return graph_.add(2.0 * latency, on, {before}, Sharing::equal_rate);
+  }
+
+  const std::vector<TransferFabric::Side>& sides_;
   const TransferCosts costs_;
+  std::vector<std::size_t> first_;  // link of each side
+  std::size_t links_ = 0;
   Machine machine_;
   TaskGraph graph_;
   Timeline timeline_;
@@ -135,10 +170,30 @@ class Play {
 
 }  // namespace
 
-TransferFabric::TransferFabric(const FabricSpec& spec, int gpus) : spec_(spec) {
+namespace {
+
+int nodes_of(const FabricSpec& spec, int gpus) {
+  return (gpus + spec.gpus_per_node - 1) / spec.gpus_per_node;
+}
+
+TransferFabric::Side side_of(FabricSpec spec, int nodes) {
   const int uplink = nodes_per_uplink(spec);
-  spec_.nodes = std::min(spec.nodes, (gpus + spec.gpus_per_node - 1) / spec.gpus_per_node);
-  routes_ = std::make_unique<FabricRoutes>(spec_, uplink);
+  spec.nodes = nodes;
+  auto routes = std::make_unique<FabricRoutes>(spec, uplink);
+  return {std::move(spec), std::move(routes)};
+}
+
+}  // namespace
+
+TransferFabric::TransferFabric(const FabricSpec& spec, int gpus) {
+  sides_.push_back(side_of(spec, std::min(spec.nodes, nodes_of(spec, gpus))));
+}
+
+TransferFabric::TransferFabric(const FabricSpec& source, int source_gpus, const FabricSpec& target,
+                               int target_gpus) {
+  SL_CHECK(source.network.present && target.network.present, "no_way_between() was asked");
+  sides_.push_back(side_of(source, 2 * nodes_of(source, source_gpus)));
+  sides_.push_back(side_of(target, 2 * nodes_of(target, target_gpus)));
 }
 TransferFabric::~TransferFabric() = default;
 TransferFabric::TransferFabric(TransferFabric&&) noexcept = default;
@@ -146,9 +201,10 @@ TransferFabric::TransferFabric(TransferFabric&&) noexcept = default;
 std::vector<TransferTime> TransferFabric::play(const std::vector<Transfer>& transfers,
                                                const TransferCosts& costs,
                                                const std::vector<OwnMessages>& messages) const {
+  SL_CHECK(messages.empty() || !of_two(), "messages are of one fabric");
   // Steps go on until the transfers have ended: twice as many as were not enough.
   for (int steps = messages.empty() ? 0 : 4;; steps *= 2) {
-    Play play(spec_, *routes_, costs);
+    Play play(sides_, costs);
     std::vector<std::vector<TaskId>> ends;
     for (const Transfer& t : transfers) {
       check_cancelled();
@@ -211,16 +267,39 @@ Plan placed(Plan p) {
 
 }  // namespace
 
+std::optional<std::string> no_way_between(const Case& prefill, const Case& decode) {
+  for (const Case* c : {&prefill, &decode}) {
+    if (!c->system.fabric.network.present)
+      return fmt::format("{} has no network: nothing leads from it to another system", c->system.name);
+  }
+  if (kernel_type(prefill.precision.kv) != kernel_type(decode.precision.kv))
+    return fmt::format(
+        "its KV cache is in {} on {} and in {} on {}: a cache is handed over as it is, see "
+        "precision.kv",
+        to_string(prefill.precision.kv), prefill.system.name, to_string(decode.precision.kv),
+        decode.system.name);
+  return std::nullopt;
+}
+
 HandoffTimes::HandoffTimes(const Case& c, int gpus, long long tokens)
     : case_(c), tokens_(tokens), engine_(engine_transfer(c)), fabric_(c.system.fabric, 2 * gpus) {}
+
+HandoffTimes::HandoffTimes(const Case& prefill, int prefill_gpus, const Case& decode, int decode_gpus,
+                           long long tokens)
+    : case_(prefill),
+      to_(std::make_unique<Case>(decode)),
+      tokens_(tokens),
+      engine_(engine_transfer(decode)),
+      fabric_(prefill.system.fabric, prefill_gpus, decode.system.fabric, decode_gpus) {}
 
 Seconds HandoffTimes::of(const Plan& prefill, const Plan& decode) {
   const Plan from = placed(prefill), to = placed(decode);
   const auto [known, fresh] = known_.try_emplace(to_string(from) + " " + to_string(to));
   if (!fresh) return known->second;
-  const Handoff h = hand_over(cache_layout(case_, from, CacheSide::prefilled, tokens_),
-                              cache_layout(case_, to, CacheSide::to_decode, tokens_), engine_.pages);
-  const int first = gpu_beside(fabric_.spec(), from.gpus(), to.gpus());
+  const Handoff h =
+      hand_over(cache_layout(case_, from, CacheSide::prefilled, tokens_),
+                cache_layout(to_ ? *to_ : case_, to, CacheSide::to_decode, tokens_), engine_.pages);
+  const int first = to_ ? 0 : gpu_beside(fabric_.spec(), from.gpus(), to.gpus());
   known->second =
       fabric_.play({{&h, 0, first, Seconds(0), Seconds(0), Seconds(0)}}, engine_.costs).front().exposed;
   return known->second;

@@ -4,6 +4,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "hardware/machine/topology.hpp"
 #include "planner/handoff/pieces.hpp"
@@ -43,22 +46,32 @@ struct OwnMessages {
   Seconds pause;      // of a step, without its messages
 };
 
-/// Plays transfers on one fabric, which share its links max-min [S4] with each other and with messages.
+/// Plays transfers on one fabric, which share its links max-min [S4] with each other and with messages; or
+/// between two, whose networks meet [D10].
 class TransferFabric {
  public:
   /// Of a fabric's first `gpus` GPUs, rounded up to nodes.
   TransferFabric(const FabricSpec& spec, int gpus);
+  /// From the first `source_gpus` GPUs of one to the first `target_gpus` of another; both need a network.
+  TransferFabric(const FabricSpec& source, int source_gpus, const FabricSpec& target, int target_gpus);
   ~TransferFabric();
   TransferFabric(TransferFabric&&) noexcept;
 
-  /// In the order given. Messages go on until the last transfer has ended.
+  /// In the order given. Messages go on until the last transfer has ended; between two fabrics there are
+  /// none.
   std::vector<TransferTime> play(const std::vector<Transfer>& transfers, const TransferCosts& costs,
                                  const std::vector<OwnMessages>& messages = {}) const;
-  const FabricSpec& spec() const { return spec_; }
+  const FabricSpec& spec() const { return sides_.front().spec; }
+  bool of_two() const { return sides_.size() > 1; }
+
+  /// Of two fabrics each has as many nodes again, which stand for the other side.
+  struct Side {
+    FabricSpec spec;
+    std::unique_ptr<FabricRoutes> routes;
+  };
 
  private:
-  FabricSpec spec_;
-  std::unique_ptr<FabricRoutes> routes_;
+  std::vector<Side> sides_;
 };
 
 /// First GPU of a replica of `gpus` GPUs beside one on the first `others`: in the same node where both fit,
@@ -74,16 +87,23 @@ struct EngineTransfer {
 };
 EngineTransfer engine_transfer(const Case& c);
 
+/// Why nothing is handed over between two systems; nothing where it can be.
+std::optional<std::string> no_way_between(const Case& prefill, const Case& decode);
+
 /// [D9] Times of hand-offs of requests of so many tokens, nobody else on the links: from the end of the
 /// prefill until the other replica has its cache. Each pair of layouts is played once.
 class HandoffTimes {
  public:
   /// `gpus`: of both replicas at most.
   HandoffTimes(const Case& c, int gpus, long long tokens);
+  /// Between two systems [D10], of one engine: replicas of so many GPUs at most on either side, between
+  /// which no_way_between() says nothing.
+  HandoffTimes(const Case& prefill, int prefill_gpus, const Case& decode, int decode_gpus, long long tokens);
   Seconds of(const Plan& prefill, const Plan& decode);
 
  private:
   Case case_;
+  std::unique_ptr<Case> to_;  // of the other system, where there are two
   long long tokens_;
   EngineTransfer engine_;
   TransferFabric fabric_;

@@ -127,7 +127,7 @@ void DeploymentJobs::find_halves() {
   const bool apart = halves_apart(study_.study);
   for (std::size_t i = 0; i < whole; ++i) {
     const Plan plan = kinds_[i].plan;
-    if (no_pair(study_.study, plan, plan)) continue;
+    if (no_pair({study_.study, plan}, {study_.study, plan})) continue;
     if (apart)
       kinds_.push_back({plan, ServerOf::half, true});
     else
@@ -212,7 +212,7 @@ std::optional<std::string> DeploymentJobs::no_pair_of(std::size_t prefill, std::
   const Plan &from = kinds_[prefill].plan, &to = kinds_[decode].plan;
   if (const auto refusal = does_not_pair(*study_.study.engine, study_.study, from, to))
     return fmt::format("{}; {} ({})", refusal->says, refusal->text, refusal->source);
-  return no_pair(study_.study, from, to);
+  return no_pair({study_.study, from}, {study_.study, to});
 }
 
 // Each is found once: by descriptors and flows, whoever asks.
@@ -221,8 +221,8 @@ const TransferRates& DeploymentJobs::handoff(std::size_t prefill, std::size_t de
   const auto at = handoffs_.find({prefill, decode});
   if (at != handoffs_.end()) return at->second;
   return handoffs_
-      .emplace(std::pair(prefill, decode),
-               handoff_rates(study_.study, kinds_[prefill].plan, kinds_[decode].plan, prompt))
+      .emplace(std::pair(prefill, decode), handoff_rates({study_.study, kinds_[prefill].plan},
+                                                         {study_.study, kinds_[decode].plan}, prompt))
       .first->second;
 }
 

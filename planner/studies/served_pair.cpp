@@ -84,16 +84,23 @@ ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
 }
 
 // From two lengths: a hand-off's descriptors and bytes grow with its tokens.
-TransferRates handoff_rates(const Case& study, const Plan& prefill, const Plan& decode, long long prompt) {
-  Case c = study;
-  c.disaggregated = true;
-  c.batch = decode_batch(prompt + 1);
-  Plan from = prefill, to = decode;
+TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode, long long prompt) {
+  const auto one_request = [&](const Case& on) {
+    Case c = on;
+    c.disaggregated = true;
+    c.batch = decode_batch(prompt + 1);
+    return c;
+  };
+  const Case source = one_request(prefill.on), target = one_request(decode.on);
+  Plan from = prefill.plan, to = decode.plan;
   from.batch = to.batch = 1;
   const long long most = std::max(64LL, prompt), half = most / 2;
-  const int gpus = std::max(from.gpus(), to.gpus());
-  const Seconds whole = HandoffTimes(c, gpus, most).of(from, to);
-  const Seconds part = HandoffTimes(c, gpus, half).of(from, to);
+  const auto time_of = [&](long long tokens) {
+    return &prefill.on == &decode.on
+               ? HandoffTimes(source, std::max(from.gpus(), to.gpus()), tokens).of(from, to)
+               : HandoffTimes(source, from.gpus(), target, to.gpus(), tokens).of(from, to);
+  };
+  const Seconds whole = time_of(most), part = time_of(half);
   TransferRates out;
   out.token = std::max(Seconds(0), (whole - part) * (1.0 / static_cast<double>(most - half)));
   out.fixed = std::max(Seconds(0), whole - out.token * static_cast<double>(most));
@@ -103,7 +110,12 @@ TransferRates handoff_rates(const Case& study, const Plan& prefill, const Plan& 
   return out;
 }
 
-std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode) {
+std::optional<std::string> no_pair(const PairServer& from, const PairServer& to) {
+  const Case& c = to.on;
+  const Plan &prefill = from.plan, &decode = to.plan;
+  if (&from.on != &to.on) {
+    if (auto reason = no_way_between(from.on, to.on)) return reason;
+  }
   if (!c.engine || (!halves_apart(c) && !same_engine(c.engine->name, "vllm")))
     return "pairs of pools are played under the rules of vLLM's connector and of SGLang's disaggregation, "
            "those of TensorRT-LLM are not built yet: " +
@@ -157,8 +169,10 @@ void require_noticed(const Case& c, const ServiceKnobs& decode, const std::vecto
 PairPools::PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode,
                      ServiceKnobs& knobs, long long mean, long long prompt, const Known& known)
     : question_(question), times_(known.times) {
-  const Case& c = study.study;
-  if (const auto reason = no_pair(c, question.plan, decode))
+  const Study& prompts = question.study(study);
+  const Case& c = prompts.study;
+  const PairServer from{c, question.plan}, to{study.study, decode};
+  if (const auto reason = no_pair(from, to))
     throw UserError(fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.plan), *reason));
   const bool sglang = halves_apart(c);
   require_play(c, question.plan, sglang);
@@ -180,9 +194,9 @@ PairPools::PairPools(const Study& study, const PrefillQuestion& question, const 
     rates_ = known.rates;
     return;
   }
-  rates_ = handoff_rates(c, question.plan, decode, prompt);
+  rates_ = handoff_rates(from, to, prompt);
   own_times_ =
-      std::make_unique<PlanStepTimes>(half_of_pair(c), question.plan, study.sweep().search.all_reduce);
+      std::make_unique<PlanStepTimes>(half_of_pair(c), question.plan, prompts.sweep().search.all_reduce);
   times_ = own_times_.get();
 }
 

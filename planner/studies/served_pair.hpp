@@ -19,7 +19,9 @@ struct PrefillQuestion {
   Plan plan;
   int replicas = 1;
   std::vector<std::string> knobs;
-  long long max_local = 0;  // tokens of prompts at most that stay with the plan that decodes
+  long long max_local = 0;            // tokens of prompts at most that stay with the plan that decodes
+  std::shared_ptr<const Study> on{};  // of another system; null: that of the plan that decodes
+  const Study& study(const Study& decode) const { return on ? *on : decode; }
   int gpus() const { return plan.gpus() * replicas; }
 };
 
@@ -63,11 +65,17 @@ ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
 /// Those of settings for both pools that the one that prefills has.
 std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_both);
 
-/// Why the plans cannot be played as a pair; nothing where they can.
-std::optional<std::string> no_pair(const Case& c, const Plan& prefill, const Plan& decode);
+/// A server of a pair: what it runs on, and its plan.
+struct PairServer {
+  const Case& on;
+  const Plan& plan;
+};
+
+/// Why the plans cannot be played as a pair; nothing where they can. Both systems may be one.
+std::optional<std::string> no_pair(const PairServer& prefill, const PairServer& decode);
 
 /// What a hand-off between two plans takes, of prompts of about so many tokens.
-TransferRates handoff_rates(const Case& c, const Plan& prefill, const Plan& decode, long long prompt);
+TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode, long long prompt);
 
 /// Throws UserError of a server of SGLang's that prefills and is back before others have missed it [R15], and
 /// of a policy for loads that fail where none does.

@@ -58,7 +58,8 @@ TEST(Systems, DatasheetFigures) {
   EXPECT_DOUBLE_EQ(peak(gb200, Dtype::fp4), 10e15);
   EXPECT_DOUBLE_EQ(peak(gb200, Dtype::bf16), 2.5e15);
   EXPECT_DOUBLE_EQ(gb200.fabric.nvlink.bandwidth.value, 1.8e12 / 2);  // both directions on the datasheet
-  EXPECT_FALSE(gb200.fabric.network.present);
+  EXPECT_EQ(gb200.fabric.nodes, 1);  // a network leads to other systems alone
+  EXPECT_DOUBLE_EQ(gb200.fabric.network.bandwidth.value, 50e9);
 
   const System h100 = testing::catalog_system("h100-hgx");
   EXPECT_EQ(h100.device.memory, gibibytes(79.11));

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "cuda_probe/execute/verify/verify_models.hpp"
 #include "planner/strategies/strategy.hpp"
 
@@ -69,6 +73,53 @@ TEST(Transfer, D7DescriptorsThenHandshakeThenBytes) {
   // Over the network: a NIC per GPU, so that pairs share nothing.
   EXPECT_NEAR(fabric.play({transfer(h, 8)}, costs).front().exposed.value,
               submit * costs.network_descriptor.value + 2 * (8e-6 + 5e-6) + kRankBytes / kNetwork, 1e-9);
+}
+
+// Two systems of one network are as two nodes of it: the second way to the same sum.
+TEST(Transfer, D10BetweenTwoSystemsOfOneKindIsAsBetweenTheirNodes) {
+  const Case c = eight_heads();
+  const TransferFabric one(two_nodes(), 16), two(two_nodes(), 8, two_nodes(), 8);
+  const TransferCosts costs;
+  for (const auto& [from, to] : std::vector<std::pair<int, int>>{{4, 4}, {4, 8}, {8, 4}, {8, 1}, {1, 8}}) {
+    const Handoff h = between(c, tp(from), tp(to), kTokens);
+    EXPECT_NEAR(two.play({transfer(h, 0)}, costs).front().exposed.value,
+                one.play({transfer(h, 8)}, costs).front().exposed.value, 1e-12)
+        << from << " to " << to;
+    EXPECT_NEAR(two.play({transfer(h, 0), transfer(h, 0)}, costs).back().exposed.value,
+                one.play({transfer(h, 8), transfer(h, 8)}, costs).back().exposed.value, 1e-12)
+        << from << " to " << to;
+  }
+}
+
+// The narrower network's rate and the longer one's latency, on whichever side.
+TEST(Transfer, D10BetweenTwoSystemsTheSlowerSideDecides) {
+  const Case c = eight_heads();
+  const Handoff h = between(c, tp(4), tp(4), kTokens);
+  FabricSpec slow = two_nodes();
+  slow.network.bandwidth = BytesPerSecond(25e9);
+  slow.network.latency = Seconds(20e-6);
+  slow.gpus_per_node = 4;
+  const TransferCosts costs;
+  const double expected = 4.0 * kTokens / 16 * costs.network_descriptor.value + 2 * (20e-6 + 5e-6) +
+                          kRankBytes / (25e9 * 0.9 * 0.8);
+  EXPECT_NEAR(TransferFabric(two_nodes(), 4, slow, 4).play({transfer(h, 0)}, costs).front().exposed.value,
+              expected, 1e-9);
+  EXPECT_NEAR(TransferFabric(slow, 4, two_nodes(), 4).play({transfer(h, 0)}, costs).front().exposed.value,
+              expected, 1e-9);
+}
+
+TEST(Transfer, D10WhatLeadsNowhereIsRefused) {
+  Case from = eight_heads(), to = from;
+  from.system.fabric = to.system.fabric = two_nodes();
+  from.system.name = "first";
+  to.system.name = "second";
+  EXPECT_EQ(no_way_between(from, to), std::nullopt);
+  to.precision.kv = Dtype::fp8;
+  EXPECT_EQ(no_way_between(from, to),
+            "its KV cache is in bf16 on first and in fp8 on second: a cache is handed over as it is, see "
+            "precision.kv");
+  to.system.fabric.network.present = false;
+  EXPECT_EQ(no_way_between(from, to), "second has no network: nothing leads from it to another system");
 }
 
 TEST(Transfer, D7RequestsTogetherShareTheirLinks) {

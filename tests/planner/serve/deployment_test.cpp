@@ -216,7 +216,7 @@ TEST(Deployment, P35WhatABoundOfAHalfRulesOutMisses) {
     const DeploymentBounds of_decode = bounds_of(PairRole::decodes, BoundedWork::answers);
     RequestService::Pools pools;
     pools.prefill = &prefill;
-    pools.rates = handoff_rates(study.study, load.plan, load.plan, c.input);
+    pools.rates = handoff_rates({study.study, load.plan}, {study.study, load.plan}, c.input);
     for (const auto& [a, b] : {std::pair(1, 1), {1, 3}, {3, 1}}) {
       pools.prefill_replicas = a;
       pools.replicas = b;

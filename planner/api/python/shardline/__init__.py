@@ -452,6 +452,7 @@ def serve(
     seed: Count = 1,
     knob: Sequence[str] = (),
     prefill: str = "",
+    prefill_system: Path = "",
     prefill_replicas: Count = 1,
     prefill_knob: Sequence[str] = (),
     max_local_prefill: Tokens = 0,
@@ -490,6 +491,7 @@ def serve(
         seed: of arrivals and lengths.
         knob: options of the engine, ``["max_num_seqs=256"]``.
         prefill: plan of a pool of its own for prompts, under vLLM: ``plan`` then decodes what that one hands over.
+        prefill_system: system that it is on; "": the one that ``plan`` is on.
         prefill_replicas, prefill_knob: of that pool.
         max_local_prefill: tokens of prompts at most that ``plan`` computes itself; 0: none.
 
@@ -525,6 +527,7 @@ def serve(
         seed=_given.whole("seed", seed),
         knobs=_given.texts("knob", knob, _KNOB),
         prefill=_given.text("prefill", prefill),
+        prefill_system=_given.path("prefill_system", prefill_system),
         prefill_replicas=_given.whole("prefill_replicas", prefill_replicas),
         prefill_knobs=_given.texts("prefill_knob", prefill_knob, _KNOB),
         max_local_prefill=_given.tokens_or_none("max_local_prefill", max_local_prefill) or 0,
