@@ -63,6 +63,21 @@ TEST(RequestService, ZeroLoadIsOneRequestAlone) {
   }
 }
 
+// Without a path TTFT is shorter by the server's, and the steps are the same ones.
+TEST(RequestService, R7ThePathIsTheServersUnlessOneIsAsked) {
+  const Study study = study_of_line("trtllm");
+  ServiceQuestion q = question(study);
+  q.rate = 1;
+  q.requests = 50;
+  const ServiceAnswer server = answer(study, q);
+  q.path = Seconds(0);
+  const ServiceAnswer inside = answer(study, q);
+  EXPECT_GT(study.study.engine->host.path, Seconds(0));
+  EXPECT_NEAR(of(server, Latency::ttft).mean - of(inside, Latency::ttft).mean,
+              study.study.engine->host.path.value, 1e-9);
+  EXPECT_NEAR(of(server, Latency::tpot).mean, of(inside, Latency::tpot).mean, 1e-9);
+}
+
 // Where the load is high, SGLang's prompts hold up those that decode, TensorRT-LLM's share steps with them:
 // of two engines with one model of steps, other tokens wait.
 TEST(RequestService, EnginesDiffer) {
