@@ -78,6 +78,29 @@ TEST(RequestService, R7ThePathIsTheServersUnlessOneIsAsked) {
   EXPECT_NEAR(of(server, Latency::tpot).mean, of(inside, Latency::tpot).mean, 1e-9);
 }
 
+// Knobs that turn the work ahead off move decisions, not prices, and the answer says so; not where they are
+// as the engine starts.
+TEST(RequestService, WorkAheadThatIsTurnedOffIsSaid) {
+  for (const auto& [engine, knob] : {std::pair{"vllm", "async_scheduling=false"},
+                                     {"sglang", "disable_overlap_schedule=true"},
+                                     {"trtllm", "disable_overlap_scheduler=true"}}) {
+    SCOPED_TRACE(engine);
+    const Study study = study_of_line(engine);
+    ServiceQuestion q = question(study);
+    q.rate = 1;
+    q.requests = 10;
+    const auto said = [&] {
+      std::string out;
+      for (const Diagnostic& d : answer(study, q).narrow) out += to_string(d);
+      return out;
+    };
+    EXPECT_THAT(said(), Not(HasSubstr("host beside the kernels")));
+    q.knobs = {knob};
+    EXPECT_THAT(said(),
+                AllOf(HasSubstr(std::string(knob) + ": a step is decided"), HasSubstr("longer, by at most")));
+  }
+}
+
 // Where the load is high, SGLang's prompts hold up those that decode, TensorRT-LLM's share steps with them:
 // of two engines with one model of steps, other tokens wait.
 TEST(RequestService, EnginesDiffer) {
