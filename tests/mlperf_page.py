@@ -80,6 +80,15 @@ def offline():
         check(found == goal, f"Offline of {submitter}, {system}, {bench} {accuracy}: {found}, not {goal}")
 
 
+def steps():
+    # Requests of 222.3 + 292.7 tokens on average, 10 of them a second on two GPUs, a token each 20 ms.
+    tokens = mlperf.tokens_of_step(10, 2, "llama2-70b", .02)
+    check(abs(tokens - 5 * (5463976 / 24576 + 292.7) * .02) < .5, f"Little's law: {tokens} tokens a step")
+    line = [(100, .03), (50, .02), (200, .07)]
+    check(abs(mlperf.step_at(line, 75) - .025) < 1e-12 and abs(mlperf.step_at(line, 150) - .05) < 1e-12, "straight lines between played steps")
+    check(mlperf.step_at(line, 49) is None and mlperf.step_at(line, 201) is None and mlperf.step_at([], 1) is None, "nothing beyond them")
+
+
 def page(folder):
     for bench in mlperf_runs.SAMPLES:
         mlperf_runs.SAMPLES[bench] = 300
@@ -128,5 +137,6 @@ with tempfile.TemporaryDirectory() as made:
     laws()
     requests(pathlib.Path(made))
     offline()
+    steps()
     page(pathlib.Path(made))
-print("laws, requests, Offline, page")
+print("laws, requests, Offline, steps, page")

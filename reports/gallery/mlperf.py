@@ -73,6 +73,41 @@ def offline(rows):
     return "\n".join(out)
 
 
+def tokens_of_step(rate, gpus, bench, step):
+    """Of one GPU, by Little's law: requests/s of it, each with its prompt and a token a step of its answer, in a step that
+    takes as long as a token."""
+    return rate / gpus * sum(mean(quantiles(bench, what)) for what in ("input", "output")) * step
+
+
+def step_at(points, tokens):
+    """Seconds of a step of so many tokens, on straight lines between (tokens, seconds); None beyond them."""
+    points = sorted(points)
+    for (n0, t0), (n1, t1) in zip(points, points[1:]):
+        if n0 <= tokens <= n1 and n1 > n0:
+            return t0 + (t1 - t0) * (tokens - n0) / (n1 - n0)
+    return None
+
+
+def steps(asked, rows):
+    """A row's tokens a step, seconds of it, and seconds of a played step of as many."""
+    out = []
+    for r in rows:
+        tokens = tokens_of_step(r["rate"], r["gpus"], r["bench"], r["tpot_p50"])
+        played = {q: step for (group, gpus), answers in asked.played.items() if group == group_of(r)
+                  for q, step in ((tokens_of_step(rate, gpus, r["bench"], a["tpot_p50"]), a["tpot_p50"]) for rate, a in answers.items()
+                                  if a["ttft_p50"] < 2)}  # where none wait for long, or Little's law is of those that run alone
+        out.append((r, tokens, r["tpot_p50"], step_at(played.items(), tokens)))
+    return out
+
+
+def step_table(found):
+    out = ["| submission | tokens a step | played / measured |", "|---|---|---|"]
+    for r, tokens, theirs, ours in found:
+        if ours:
+            out.append(f"| {title(r)}: {name_of(r)} | {tokens:,.0f} | {against(ours, theirs)} |")
+    return "\n".join(out)
+
+
 def offline_ratios(rows):
     """Played over measured, a system once."""
     return list({(r["bench"], r["system"], r["offline"]): r["played_offline"] / r["offline"] for r in rows if r["of_offline"]}.values())
@@ -107,7 +142,7 @@ def sensitivity(varied):
     return "\n".join(out)
 
 
-def summary(rows, groups):
+def summary(rows, groups, found):
     """The goals of the page, and whether they are met."""
     error = lambda r, ours, q: abs(ours[q] / r[q] - 1)
     out, every = ["| | runs | " + " | ".join(LABELS[q] for q in QUANTITIES) + " | all four |", "|---|---|---|---|---|---|---|"], {}
@@ -127,13 +162,16 @@ def summary(rows, groups):
     caught = sum(rate > r["largest"][0] * r["gpus"] for r, rate in refused)
     share = (right[1] + caught) / (len(rows) + len(refused))
     off = [abs(sum(own[0]["largest"]) / 2 / own[0]["group_best"] - 1) for own in groups.values() if not own[0]["why_not"]]
+    of_steps = [ours / theirs for _, _, theirs, ours in found if ours]
     ratios, goal = offline_ratios(rows), "met" if every["at the submitted rate"] <= .25 else "MISSED"
     lines = [f"- Latencies within 25 % in the median at the submitted rates: **{goal}** ({every['at the submitted rate']:.0%}, of {len(rows)} runs).",
              f"- Verdict right in 90 %: **{'met' if share >= .9 else 'MISSED'}** ({share:.0%}): {right[1]} of {len(rows)} valid runs meet both targets at the submitted "
              f"rate, {right[.95]} at 95 % of it, {right[.9]} at 90 %; {caught} of {len(refused)} rates that submitters call invalid miss one.",
              f"- Largest rate within the targets, of {len(off)} benchmarks and sets of options: {median(off):.0%} off in the median, {max(off):.0%} at most.",
              *([f"- Throughput without arrivals (Offline), of {len(ratios)} runs: played / measured {median(ratios):.2f} in the median, "
-                f"{min(ratios):.2f} to {max(ratios):.2f}."] if ratios else [])]
+                f"{min(ratios):.2f} to {max(ratios):.2f}."] if ratios else []),
+             *([f"- Steps of as many tokens, of {len(of_steps)} runs: played / measured {median(of_steps):.2f} in the median, {min(of_steps):.2f} to "
+                f"{max(of_steps):.2f}."] if of_steps else [])]
     return "\n".join(lines) + "\n\n" + "\n".join(out)
 
 
@@ -179,9 +217,10 @@ def main(arguments=None):
     picture(asked, groups, out / "gallery" / "mlperf.png")
     counted, others = [r for r in rows if not r["why_not"]], [r for r in rows if r["why_not"]]
     means = {f"{NAMES[b]} {w}": f"{mean(quantiles(b, w)):.0f}" for b in MODELS for w in ("input", "output")}
+    found = steps(asked, counted)
     text = (ROOT / "reports" / "gallery" / "mlperf.md.in").read_text()
     for key, value in {
-            "SUMMARY": summary(counted, groups), "CAPACITY": capacities(groups), "VERDICTS": verdicts(counted),
+            "SUMMARY": summary(counted, groups, found), "STEPS": step_table(found), "CAPACITY": capacities(groups), "VERDICTS": verdicts(counted),
             "LATENCIES": latencies(counted), "ALIKE": latencies(counted, "alike"), "OFFLINE": offline(counted),
             "OF_OFFLINE": latencies(counted, "of_offline"), "OTHERS": latencies(others), "SENSITIVITY": sensitivity(varied),
             "WHY_NOT": "\n".join(f"- {why}." for why in dict.fromkeys(r["why_not"] for r in others)),
