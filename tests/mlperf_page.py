@@ -54,7 +54,8 @@ def laws():
 def requests(folder):
     path = folder / "requests.csv"
     mlperf_runs.SAMPLES["mixtral-8x7b"] = 500
-    mlperf_runs.write_trace(path, "mixtral-8x7b", [mlperf_runs.quantiles("mixtral-8x7b", w) for w in ("input", "output")], 2.1)
+    player = mlperf_runs.Player(None, {"bench": "mixtral-8x7b"}, 1, 2.1)
+    mlperf_runs.write_trace(path, "mixtral-8x7b", player.laws, player.passes)
     with open(path, newline="", encoding="utf-8") as file:
         rows = [(float(r["arrival_s"]), int(r["input_tokens"]), int(r["output_tokens"])) for r in csv.DictReader(file)]
     check(len(rows) == 1500, "whole passes over the data set, for 600 s at least")
@@ -65,6 +66,27 @@ def requests(folder):
     gaps = [b[0] - a[0] for a, b in zip(rows, rows[1:])]
     mean = sum(gaps) / len(gaps)
     check(abs(mean - 1) < .1 and abs(sum(g * g for g in gaps) / len(gaps) / mean ** 2 - 2) < .3, "exponential times, one a second on average")
+
+
+def offline():
+    # Each system's own run, a run at another accuracy where there is one, and none where none is known.
+    for submitter, system, bench, accuracy, goal in (
+            ("ASUSTeK", "ESC_N8_H200-SXM-141GBx8_TRT", "llama2-70b", "99.9 %", 119.591), ("ASUSTeK", "ESC_N8_H200-SXM-141GBx8_TRT", "llama2-70b", "", 120.235),
+            ("Cisco", "C885A_M8_H200_SXM_141GBx16_TRT", "llama2-70b", "", 235.675), ("Cisco", "C885_H200x8_TRT", "llama2-70b", "", 118.429),
+            ("Dell", "XE9680_H200_SXM_141GBx8_TRT", "llama2-70b", "", 120.831), ("Dell", "XE9680L_H200_SXM_141GBx8_TRT", "llama2-70b", "", 118.567),
+            ("Google", "H200-SXM-141GBx8_TRT", "llama2-70b", "", 119.442), ("Nebius", "H200-SXM-141GBx8_TRT", "llama2-70b", "99.9 %", 118.653),
+            ("HPE", "HPE_Cray_XD670_H200_SXM_141GBx8_TRT", "llama3.1-8b", "", 515.912), ("RedHat", "XE8640_4xH100_vLLM", "llama3.1-8b", "", None)):
+        found = mlperf_runs.offline_of({"submitter": submitter, "system": system, "bench": bench, "accuracy": accuracy})
+        check(found == goal, f"Offline of {submitter}, {system}, {bench} {accuracy}: {found}, not {goal}")
+
+
+def steps():
+    # Requests of 222.3 + 292.7 tokens on average, 10 of them a second on two GPUs, a token each 20 ms.
+    tokens = mlperf.tokens_of_step(10, 2, "llama2-70b", .02)
+    check(abs(tokens - 5 * (5463976 / 24576 + 292.7) * .02) < .5, f"Little's law: {tokens} tokens a step")
+    line = [(100, .03), (50, .02), (200, .07)]
+    check(abs(mlperf.step_at(line, 75) - .025) < 1e-12 and abs(mlperf.step_at(line, 150) - .05) < 1e-12, "straight lines between played steps")
+    check(mlperf.step_at(line, 49) is None and mlperf.step_at(line, 201) is None and mlperf.step_at([], 1) is None, "nothing beyond them")
 
 
 def page(folder):
@@ -114,5 +136,7 @@ with tempfile.TemporaryDirectory() as made:
     repository()
     laws()
     requests(pathlib.Path(made))
+    offline()
+    steps()
     page(pathlib.Path(made))
-print("laws, requests, page")
+print("laws, requests, Offline, steps, page")

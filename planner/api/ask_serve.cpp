@@ -143,10 +143,12 @@ void require_in(const std::string& name, long long value, long long least, long 
 // What is of requests, whatever they are served on.
 ServiceQuestion load_of(const ServeQuestion& asked) {
   constexpr double kMostThink = 1e7;  // s: four months
+  constexpr double kMostPath = 60;    // s
   constexpr long long kMostRequests = 100'000'000, kMostUsers = 1'000'000, kMostReplicas = 1024;
   constexpr std::array<std::string_view, 2> kLaws{"equal", "drawn"};
-  constexpr std::array<std::string_view, 3> kRouters{"round_robin", "least_kv", "prefix"};
-  constexpr std::array<Router, 3> kRouterOf{Router::round_robin, Router::least_kv, Router::prefix};
+  constexpr std::array<std::string_view, 4> kRouters{"round_robin", "least_requests", "least_kv", "prefix"};
+  constexpr std::array<Router, 4> kRouterOf{Router::round_robin, Router::least_requests, Router::least_kv,
+                                            Router::prefix};
   ServiceQuestion q;
   q.lengths =
       choice(argument_name("lengths"), asked.lengths, kLaws) == 1 ? LengthLaw::drawn : LengthLaw::equal;
@@ -167,6 +169,12 @@ ServiceQuestion load_of(const ServeQuestion& asked) {
       throw UserError(fmt::format("{} {}: expected a time of at most {:.0f} s", argument_name("think"),
                                   *asked.think_s, kMostThink));
     q.think = Seconds(*asked.think_s);
+  }
+  if (asked.path_s) {
+    if (!(*asked.path_s >= 0 && *asked.path_s <= kMostPath))
+      throw UserError(fmt::format("{} {}: expected a time of at most {:.0f} s", argument_name("path"),
+                                  *asked.path_s, kMostPath));
+    q.path = Seconds(*asked.path_s);
   }
   q.requests = static_cast<std::uint64_t>(asked.requests);
   q.replicas = asked.replicas;

@@ -66,7 +66,7 @@ struct Fields<PlanQuestion> {
     field("trace", &Q::trace, "of `slo`: the file that requests are from; null: they are made up");
     field("requests", &Q::requests, "of `slo`: at most; 0: 2000, all of a trace");
     field("lengths", &Q::lengths, "of `slo`: `equal`, or `drawn`: from 80 to 100 % of these");
-    field("router", &Q::router, "of `slo`: `round_robin`, `least_kv` or `prefix`");
+    field("router", &Q::router, "of `slo`: `round_robin`, `least_requests`, `least_kv` or `prefix`");
     field("seed", &Q::seed, "of `slo`: of arrivals and lengths");
     field("knobs", &Q::knobs,
           "of `slo`: options of the engine, `max_num_seqs=64,256`: each of the values is tried");

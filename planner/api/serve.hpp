@@ -28,6 +28,7 @@ struct ServeQuestion {
   std::optional<double> requests_per_s;
   std::optional<long long> users;
   std::optional<double> think_s;
+  std::optional<double> path_s;
   long long requests = 0;
   std::string slo;
   int replicas = 1;
@@ -73,6 +74,7 @@ struct Fields<ServeQuestion> {
     field("think_s", &Q::think_s,
           "mean time between an answer and the next request of each user, exponential; null: none, and all "
           "begin at once");
+    field("path_s", &Q::path_s, "from a client to the engine and back; null: that of the engine's server");
     field("requests", &Q::requests, "at most; 0: 2000, ten of each of `users`, all of a trace");
     field("slo", &Q::slo, "targets: `ttft p99 2 s, tpot p99 40 ms`; empty: none");
     field("replicas", &Q::replicas, "of the plan");
@@ -82,7 +84,7 @@ struct Fields<ServeQuestion> {
     field("prefill_knobs", &Q::prefill_knobs, "options of its engine: `max_num_batched_tokens=16384`");
     field("max_local_prefill", &Q::max_local_prefill,
           "tokens of prompts at most that the plan that decodes computes itself; 0: none");
-    field("router", &Q::router, "`round_robin` (or empty), `least_kv` or `prefix`");
+    field("router", &Q::router, "`round_robin` (or empty), `least_requests`, `least_kv` or `prefix`");
     field("failures", &Q::failures,
           "replicas that die: `0 at 60 s for 5 min`, without `for` for good; of a pair of pools "
           "`prefill 0 at 60 s` or `decode 0 at 60 s`");

@@ -52,7 +52,7 @@ void declare(Arguments& a, PlanOptions& o) {
   a.add("--lengths", o.lengths, "Of --slo: all requests as long as asked, or drawn from 80 to 100 % of it")
       .one_of({"equal", "drawn"});
   a.add("--router", o.router, "Of --slo: which replica a request goes to")
-      .one_of({"round_robin", "least_kv", "prefix"});
+      .one_of({"round_robin", "least_requests", "least_kv", "prefix"});
   a.add("--seed", o.seed, "Of --slo: of arrivals and lengths (default: 1)").range(0, 1'000'000'000'000'000);
   a.add("--knob", o.knobs,
         "Of --slo: NAME=VALUE[,VALUE ...], an option of the engine, each of whose values is tried; again for "

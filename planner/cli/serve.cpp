@@ -23,7 +23,7 @@ struct ServeOptions {
   std::string scenario, model, plan, costs, trace, slo, out;
   std::string router = "round_robin", lengths = "equal";
   std::optional<long long> requests, seed;
-  std::optional<std::string> think;
+  std::optional<std::string> think, path;
   int replicas = 1, prefill_replicas = 1;
   std::string prefill, prefill_system, max_local_prefill;
   std::vector<std::string> knobs, prefill_knobs, failures;
@@ -50,6 +50,10 @@ void declare(Arguments& a, ServeOptions& o) {
         "Mean time between an answer and the next request of each of --users, exponential: \"5 s\" (default: "
         "none, "
         "and all begin at once)");
+  a.add(
+      "--path", o.path,
+      "Time from a client to the engine and back: \"0 ms\" where both are one process (default: that of the "
+      "engine's server)");
   a.add("--slo", o.slo,
         "Targets: \"ttft p99 2 s, tpot p99 40 ms\", of ttft, tpot, itl and e2e; without a rate, users or a "
         "trace: the largest rate that meets them");
@@ -67,7 +71,7 @@ void declare(Arguments& a, ServeOptions& o) {
       "Tokens of prompts at most that --plan computes itself, as Dynamo's max_local_prefill_length (default: "
       "none)");
   a.add("--router", o.router, "Which replica a request goes to")
-      .one_of({"round_robin", "least_kv", "prefix"});
+      .one_of({"round_robin", "least_requests", "least_kv", "prefix"});
   a.add(
        "--failure", o.failures,
        "\"0 at 60 s for 5 min\": a replica dies so long after the beginning, and is back with an empty cache "
@@ -113,6 +117,7 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
   if (o.question.rate) q.requests_per_s = asked_rate("--rate", *o.question.rate);
   q.users = o.question.users;
   if (o.think) q.think_s = asked_time("--think", *o.think).value;
+  if (o.path) q.path_s = asked_time("--path", *o.path, true).value;
   q.requests = o.requests.value_or(0);
   q.slo = o.slo;
   q.replicas = o.replicas;

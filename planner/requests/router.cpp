@@ -10,6 +10,8 @@ std::string_view to_string(Router router) {
   switch (router) {
     case Router::round_robin:
       return "round_robin";
+    case Router::least_requests:
+      return "least_requests";
     case Router::least_kv:
       return "least_kv";
     case Router::prefix:
@@ -30,10 +32,10 @@ void ReplicaRouter::down(std::size_t replica) {
   ++lives_[replica];
 }
 
-void ReplicaRouter::took(std::size_t replica, double prompt) { laden_[replica] += prompt; }
+void ReplicaRouter::took(std::size_t replica, double prompt) { laden_[replica] += weight_of(prompt); }
 
 void ReplicaRouter::answers(std::size_t replica, double prompt, Seconds at) {
-  if (router_ != Router::round_robin) leaving_.push({at, replica, prompt, lives_[replica]});
+  if (router_ != Router::round_robin) leaving_.push({at, replica, weight_of(prompt), lives_[replica]});
 }
 
 std::size_t ReplicaRouter::route(const TraceRequest& request, Seconds now) {
@@ -46,7 +48,7 @@ std::size_t ReplicaRouter::route(const TraceRequest& request, Seconds now) {
   // still in.
   for (; !leaving_.empty() && leaving_.top().at <= now; leaving_.pop()) {
     const Leaving& l = leaving_.top();
-    if (l.life == lives_[l.replica]) laden_[l.replica] -= l.prompt;
+    if (l.life == lives_[l.replica]) laden_[l.replica] -= l.weight;
   }
   const std::size_t best = best_of(request);
   BlockHash hash = 0;

@@ -14,10 +14,11 @@
 
 namespace shardline {
 
-/// Which replica a request is sent to. round_robin: each in turn. least_kv: that with the fewest tokens of
-/// requests in it, those that wait included. prefix: that which was sent most of the request's leading blocks
-/// before, and of equal ones the least laden.
-enum class Router : std::uint8_t { round_robin, least_kv, prefix };
+/// Which replica a request is sent to. round_robin: each in turn. least_requests: that with the fewest
+/// requests that are not answered, as nginx's least_conn; of equal ones the first. least_kv: that with the
+/// fewest tokens of requests in it, those that wait included. prefix: that which was sent most of the
+/// request's leading blocks before, and of equal ones the least laden.
+enum class Router : std::uint8_t { round_robin, least_requests, least_kv, prefix };
 std::string_view to_string(Router router);
 
 /// A router in front of replicas that are played ahead of the requests that it deals out. It knows of an
@@ -43,15 +44,18 @@ class ReplicaRouter {
   struct Leaving {
     Seconds at;
     std::size_t replica;
-    double prompt;
+    double weight;
     std::uint64_t life;  // of the replica, that it was sent in
     bool operator>(const Leaving& other) const { return at > other.at; }
   };
   std::size_t best_of(const TraceRequest& request) const;
+  // What a request with so many tokens of prompt adds to a replica's load.
+  double weight_of(double prompt) const { return router_ == Router::least_requests ? 1 : prompt; }
 
   const Router router_;
   std::uint64_t routed_ = 0;
-  std::vector<double> laden_;  // tokens of prompts in each replica, when the last request was sent
+  // Tokens of prompts in each replica (least_requests: requests), when the last request was sent.
+  std::vector<double> laden_;
   std::priority_queue<Leaving, std::vector<Leaving>, std::greater<>> leaving_;
   std::vector<std::unordered_set<BlockHash>> sent_;
   std::vector<char> up_;

@@ -11,7 +11,8 @@
 
 namespace shardline {
 
-Seconds asked_time(const std::string& name, const std::string& text) {
+Seconds asked_time(const std::string& name, const std::string& text, bool or_zero) {
+  if (or_zero && text == "0") return Seconds(0);
   if (!text.empty() && text.find_first_not_of("0123456789.") == std::string::npos) {
     const auto tried = parse_quantity<Seconds>(text + " ms");
     const auto* const time = std::get_if<Seconds>(&tried);
@@ -26,7 +27,8 @@ Seconds asked_time(const std::string& name, const std::string& text) {
     throw UserError(
         {Diagnostic{{}, name + " " + text + ": " + *fault, {"units of time: us, ms, s, min, h"}}});
   const Seconds time = std::get<Seconds>(parsed);
-  if (time <= Seconds(0)) throw UserError(name + " " + text + ": expected a positive time");
+  if (time < Seconds(0) || (time == Seconds(0) && !or_zero))
+    throw UserError(name + " " + text + ": expected a positive time");
   return time;
 }
 

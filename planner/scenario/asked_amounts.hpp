@@ -7,8 +7,9 @@
 
 namespace shardline {
 
-/// "20 ms": a positive time with its unit. `name` ("--ttl") begins the text of the UserError that is thrown.
-Seconds asked_time(const std::string& name, const std::string& text);
+/// "20 ms": a positive time with its unit, or where zero is one, too, "0" and "0 ms". `name` ("--ttl") begins
+/// the text of the UserError that is thrown.
+Seconds asked_time(const std::string& name, const std::string& text, bool or_zero = false);
 
 /// "32768", "32K" (which is 32768), "32K tokens", for the unit can be nothing else. Throws UserError, too.
 long long asked_tokens(const std::string& name, const std::string& text);

@@ -393,7 +393,7 @@ ServiceAnswer serve_requests(const Study& study, const ServiceQuestion& question
   RequestService service(study, question, step);
   ServiceAnswer out = service.answer();
   service.look_at_prices(out);
-  if (auto note = unplayed_batch(question.plan, out.knobs)) out.narrow.push_back(std::move(*note));
+  for (auto& n : play_notes(study.study, question.plan, out.knobs)) out.narrow.push_back(std::move(n));
   return out;
 }
 

@@ -47,8 +47,9 @@ struct ServiceQuestion {
   double rate = 0;      // requests/s, by Poisson; of a trace: that it is played at
   long long users = 0;  // of a closed loop, in place of a rate
   Seconds think;        // of each user between an answer and the next request, mean of exponential times
-  std::string trace;    // a file; empty: made-up requests
-  std::uint64_t requests = 0;  // at most; 0: 2,000, ten of each user of a closed loop, all of a trace
+  std::optional<Seconds> path{};  // from a client to the engine and back; none: host.path of its profile
+  std::string trace;              // a file; empty: made-up requests
+  std::uint64_t requests = 0;     // at most; 0: 2,000, ten of each user of a closed loop, all of a trace
   std::vector<LatencyTarget> targets;
   bool largest_rate = false;  // that meets the targets, in place of a rate
   int replicas = 1;

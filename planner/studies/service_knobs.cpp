@@ -335,8 +335,18 @@ std::uint32_t ServiceKnobs::blocks() const { return alike(*this).blocks; }
 std::uint32_t ServiceKnobs::longest() const { return alike(*this).longest; }
 bool ServiceKnobs::finds() const { return alike(*this).finds; }
 
-std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
-  if (plan.batch == 1) return std::nullopt;
+namespace {
+
+// The knob that turns it off, as it is set; empty: the engine works ahead.
+std::string not_ahead(const ServiceKnobs& knobs) {
+  if (const auto* k = std::get_if<VllmKnobs>(&knobs.of))
+    return k->async_scheduling ? "" : "async_scheduling=false";
+  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
+    return k->disable_overlap_schedule ? "disable_overlap_schedule=true" : "";
+  return std::get<TrtllmKnobs>(knobs.of).disable_overlap_scheduler ? "disable_overlap_scheduler=true" : "";
+}
+
+Diagnostic unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
   const Alike k = alike(knobs);
   return Diagnostic{
       {},
@@ -345,6 +355,25 @@ std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& k
       {argument_given("knob", fmt::format("{}={}", k.cap,
                                           static_cast<long long>(plan.batch) * (k.of_all ? plan.dp : 1))) +
        " is such a cap"}};
+}
+
+}  // namespace
+
+std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const ServiceKnobs& knobs) {
+  std::vector<Diagnostic> out;
+  if (plan.batch != 1) out.push_back(unplayed_batch(plan, knobs));
+  const std::string off = not_ahead(knobs);
+  if (!off.empty() && !waits_for_host(c, plan)) {
+    const StepHost& host = c.system.host;
+    out.push_back({{},
+                   fmt::format("{}: a step is decided when the one before has ended, but its price has the "
+                               "host beside the kernels, as {} was measured",
+                               off, c.engine->title),
+                   {fmt::format("where the host works between steps they are longer, by at most {} and {} a "
+                                "request",
+                                to_string(host.step), to_string(host.request))}});
+  }
+  return out;
 }
 
 }  // namespace shardline

@@ -62,7 +62,8 @@ ServiceKnobs service_knobs(const Case& c, const Plan& plan, const std::vector<st
 VllmKnobs vllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
                      long long mean_tokens, bool decoder = false);
 
-/// What is said of a plan with a batch, which a play does not keep; nothing of one without.
-std::optional<Diagnostic> unplayed_batch(const Plan& plan, const ServiceKnobs& knobs);
+/// What is said of a play: of a plan with a batch, which is not kept; of knobs that turn the engine's work
+/// ahead off, where its host times were fitted beside the kernels and steps are priced so.
+std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const ServiceKnobs& knobs);
 
 }  // namespace shardline

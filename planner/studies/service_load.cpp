@@ -44,7 +44,7 @@ ServiceLoad::ServiceLoad(const ServiceQuestion& q, const Case& c, double rate,
   }
   load_.closed = q.users > 0;
   load_.arrivals = arrivals_.get();
-  load_.path = c.engine->host.path;
+  load_.path = q.path.value_or(c.engine->host.path);
 }
 
 // Times of rows are those of its arrivals; what they ask for is kept until it is sent.

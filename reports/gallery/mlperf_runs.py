@@ -14,7 +14,9 @@ MEASURED = "mlperf51_server_hopper.csv"
 MIN_DURATION_S = 600  # *.Server.min_duration of mlperf.conf
 SEED = 1
 FRACTIONS = (1, .95, .9)
-ROUTER = "least_kv"  # the nearest to the harness's, which sends a request where the fewest wait for their answers
+# As the harness does: to the GPU with the fewest requests that are not answered, of equal ones the first (code/llmlib/
+# factory.py, load_balancing).
+ROUTER = "least_requests"
 
 ATTENTION = {"num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32}
 # FP8 weights and inputs with static scales, as all of these submissions have them; the cache's type follows the engine.
@@ -40,8 +42,11 @@ TARGETS = {("llama2-70b", "Server"): (2, .2), ("llama2-70b", "Interactive"): (.4
 # is what makes the mean that of the summaries, 292.7 tokens.
 LLAMA2_ANSWERS = ((0, 4), (.25, 135.6), (.5, 254.5), (.9, 527), (.95, 648), (.97, 743), (.99, 960), (1, 1024))
 
+# The last one: the C++ executor has one micro batch, so that a step is decided when the one before has ended (NVIDIA/
+# TensorRT-LLM 00825c4ee813, cpp/tensorrt_llm/batch_manager/trtGptModelInflightBatching.cpp: mNumMicroBatches is 2 with
+# isTrtOverlap() alone, which is ExecutorConfig's enableTrtOverlap, false unless given; the harness gives none).
 TRT = {"capacity_scheduler_policy": "MAX_UTILIZATION", "context_chunking_policy": "FIRST_COME_FIRST_SERVED",
-       "enable_chunked_prefill": "true", "enable_block_reuse": "false"}
+       "enable_chunked_prefill": "true", "enable_block_reuse": "false", "disable_overlap_scheduler": "true"}
 # Start options by benchmark, scenario and beginning of the system's name, the first that fits: where they were read below
 # closed/ of mlcommons/inference_results_v5.1, and whether they are the system's own.
 OPTIONS = [
@@ -61,6 +66,18 @@ OPTIONS = [
 ]
 # Rates that a configuration's comment calls invalid: the only refusals that are published.
 INVALID = [("llama3.1-8b", "Interactive", "HPE", 420), ("llama3.1-8b", "Server", "HPE", 510)]
+# Samples/s of the same systems' Offline runs: all requests are there at once, no target, no streaming. closed/SUBMITTER/
+# results/SYSTEM/BENCHMARK/Offline/performance/run_1/mlperf_log_summary.txt. By beginning of the system's name, the first
+# that fits, and "99.9 %" where that accuracy has a run of its own. Their options are the Server runs' (but for a batch of
+# 2,506 of HPE's Llama-2-70B); Red Hat's are others.
+OFFLINE = [
+    ("llama2-70b", "ESC_N8", "99.9 %", 119.591), ("llama2-70b", "ESC_N8", "", 120.235), ("llama2-70b", "C885A", "", 235.675),
+    ("llama2-70b", "C885_", "", 118.429), ("llama2-70b", "XE9680L", "", 118.567), ("llama2-70b", "XE9680_", "", 120.831),
+    ("llama2-70b", "HPE", "99.9 %", 119.282), ("llama2-70b", "HPE", "", 119.856), ("llama2-70b", "D74U", "99.9 %", 118.872),
+    ("llama2-70b", "D74U", "", 119.605), ("llama3.1-8b", "C885_", "", 455.503), ("llama3.1-8b", "HPE", "", 515.912),
+    ("llama3.1-8b", "D74U", "", 444.667)]
+OFFLINE_OF = {"Google": 119.442, "Nebius": 118.653}  # whose systems are both named H200-SXM-141GBx8
+OFFLINE_PASSES, OFFLINE_RATE = 2, 1000  # over the data set, on one GPU: as many samples as one of eight had; requests/s, far too many
 NOT_COUNTED = {
     "mixtral-8x7b": "Mixtral: its experts are TensorRT engines' kernels, ours are priced by those of PyTorch's",
     "HGX-H100": "H100: start options are not published; NVIDIA's own of v5.0 split Llama-2-70B into two stages of a "
@@ -72,6 +89,14 @@ def options_of(row):
         if (bench, scenario) == (row["bench"], row["scenario"]) and row["system"].startswith(system):
             return {"tokens": tokens, "requests": requests, "file": file, "own": own}
     sys.exit(f"no start options of {row['system']}, {row['bench']}, {row['scenario']}")
+
+
+def offline_of(row):
+    """Samples/s of the system's Offline run, or None."""
+    if row["bench"] == "llama2-70b" and row["submitter"] in OFFLINE_OF:
+        return OFFLINE_OF[row["submitter"]]
+    return next((rate for bench, system, accuracy, rate in OFFLINE if bench == row["bench"] and row["system"].startswith(system)
+                 and accuracy in ("", row["accuracy"])), None)
 
 
 def read(folder):
@@ -95,6 +120,7 @@ def read(folder):
                "engine": "vllm" if "vLLM" in r["system"] else "trtllm", "accuracy": "99.9 %" if "99.9" in r["benchmark"] else ""}
         row |= {k: float(r[k + "_ms"]) / 1e3 for k in ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99")}
         row |= options_of(row)
+        row["offline"] = offline_of(row)
         row["tp"] = 2 if row["on"] == "h100-hgx" and row["bench"] == "llama2-70b" else 1
         row["why_not"] = next((why for name, why in NOT_COUNTED.items() if row["bench"] == name or row["system"].startswith(name)), "")
         rows.append(row)
@@ -145,15 +171,14 @@ def inverse_erf(y):
     return low
 
 
-def write_trace(path, bench, laws, rate, seed=SEED):
-    """Requests of a second's mean rate 1: as LoadGen sends them, whole passes over the data set in random order, Poisson, until
-    the least duration is over at this rate."""
+def write_trace(path, bench, laws, passes, seed=SEED):
+    """Requests of a second's mean rate 1: as LoadGen sends them, whole passes over the data set in random order, Poisson."""
     source, samples = random.Random(seed), SAMPLES[bench]
     sizes = [[max(2, round(at(law, (i + .5) / samples))) for i in range(samples)] for law in laws]
     now = 0.0
     with open(path, "w", encoding="utf-8") as file:
         file.write("arrival_s,input_tokens,output_tokens\n")
-        for _ in range(math.ceil(rate * MIN_DURATION_S / samples)):
+        for _ in range(passes):
             for law in sizes:
                 source.shuffle(law)
             for prompt, answer in zip(*sizes):
@@ -162,12 +187,14 @@ def write_trace(path, bench, laws, rate, seed=SEED):
 
 
 class Player:
-    """Plays one configuration at any rate on so many GPUs. What was played is kept in `kept` by the command and the trace."""
+    """Plays one configuration at any rate on so many GPUs: passes over the data set that last the least duration at `rate`, or
+    so many. What was played is kept in `kept` by the command and the trace."""
 
-    def __init__(self, asked, row, gpus, rate, router=ROUTER, laws=None, tag="", seed=SEED):
+    def __init__(self, asked, row, gpus, rate, router=ROUTER, laws=None, tag="", seed=SEED, passes=0):
         self.asked, self.row, self.gpus, self.router, self.changed = asked, row, gpus, router, laws is not None
         self.laws = laws or [quantiles(row["bench"], w) for w in ("input", "output")]
-        self.rate, self.seed, self.tag, self.folder = rate, seed, f"{tag} seed {seed} from {rate:.6g}", None
+        self.passes = passes or math.ceil(rate * MIN_DURATION_S / SAMPLES[row["bench"]])
+        self.seed, self.tag, self.folder = seed, f"{tag} seed {seed} passes {self.passes}", None
 
     def prepare(self):
         bench = self.row["bench"]
@@ -176,7 +203,7 @@ class Player:
         if self.row["engine"] == "vllm":  # --kv-cache-dtype is auto, so 16 bits
             config["quantization_config"] = {k: v for k, v in FP8.items() if "kv" not in k}
         (self.folder / f"{bench}.json").write_text(json.dumps(config))
-        write_trace(self.folder / "trace.csv", bench, self.laws, self.rate, self.seed)
+        write_trace(self.folder / "trace.csv", bench, self.laws, self.passes, self.seed)
 
     def command(self, rate):
         row, (prompt, answer) = self.row, LONGEST[self.row["bench"]]
@@ -184,10 +211,12 @@ class Player:
                   "long_prefill_token_threshold": 256} if row["engine"] == "vllm" else
                  {"max_num_tokens": row["tokens"], "max_batch_size": row["requests"], **TRT})
         ttft, tpot = TARGETS[row["bench"], row["scenario"]]
+        # The harness calls the executor in its own process (code/llmlib/cores/trtllm_executor_core.py); Red Hat's asks a server.
+        path = [] if row["engine"] == "vllm" else ["--path", "0"]
         return ["serve", f"{row['bench']}.json", "--system", row["on"], "--gpus", str(self.gpus), "--input", str(prompt),
                 "--output", str(answer), "--plan", f"tensor:tpa={row['tp']},tpf={row['tp']}", "--replicas",
                 str(self.gpus // row["tp"]), "--router", self.router, "--engine", row["engine"], "--trace", "trace.csv", "--rate",
-                f"{rate:.6g}/s", "--slo", f"ttft p99 {ttft * 1e3:g} ms, tpot p99 {tpot * 1e3:g} ms",
+                f"{rate:.6g}/s", *path, "--slo", f"ttft p99 {ttft * 1e3:g} ms, tpot p99 {tpot * 1e3:g} ms",
                 *(word for k, v in knobs.items() for word in ("--knob", f"{k}={v}"))]
 
     def play(self, rate):
@@ -198,7 +227,7 @@ class Player:
                 self.prepare()
             self.asked.kept[key] = self.asked.ask(self.command(rate))
             self.asked.keep()
-        if self.router == ROUTER and not self.changed:
+        if not self.changed:
             self.asked.played.setdefault((group_of(self.row), self.gpus), {})[rate] = self.asked.kept[key]
         return self.asked.kept[key]
 
@@ -232,8 +261,8 @@ class Asked:
         if done.returncode not in (0, 3) or not done.stdout:
             sys.exit(f"{' '.join(done.args)}\n{done.stderr}")
         answer = json.loads(done.stdout)
-        out = {"met": answer["met"], "running": answer["running"], "kv_most": answer["kv_most"], "sent": answer["sent"],
-               "preemptions": answer["preemptions"], "prompts": answer["time_with_prompts"]}
+        out = {"met": answer["met"], "per_s": answer["requests_per_s"], "running": answer["running"],
+               "kv_most": answer["kv_most"], "sent": answer["sent"], "preemptions": answer["preemptions"], "prompts": answer["time_with_prompts"]}
         for latency in answer["latencies"]:
             name = latency["latency"].lower()
             out |= {f"{name}_p{100 * q['quantile']:g}": q["value_s"] for q in latency["quantiles"]}
@@ -250,27 +279,40 @@ def group_of(row):
     return tuple(row[k] for k in ("bench", "scenario", "on", "engine", "tp", "tokens", "requests"))
 
 
+def offline(asked, row):
+    """Requests/s that one replica serves when all are there at once, by options of a Server run."""
+    return Player(asked, row, row["tp"], OFFLINE_RATE, tag="offline", passes=OFFLINE_PASSES).play(OFFLINE_RATE)["per_s"]
+
+
 def evaluate(asked, rows):
-    """Plays all GPUs at the submitted rate, where that misses a target at .95 and .9 of it, and dealt in turn; a replica alone
-    for the largest rate of a GPU, and at the share of it that the submission is of its group's best."""
-    groups = {}
+    """Plays all GPUs at the submitted rate and, where that misses a target, at .95 and .9 of it; the fewest GPUs of a group for
+    the largest rate. Also at two rates that stand to the played system as the submitted one to the measured: the same share
+    of its group's largest rate, and of the system's Offline rate."""
+    groups, saturated = {}, {}
     for row in rows:
         groups.setdefault(group_of(row), []).append(row)
     for own in groups.values():
-        gpus, best = own[0]["tp"], max(r["rate"] / r["gpus"] for r in own)
-        player = Player(asked, own[0], gpus, best * gpus)
-        low, high = player.largest(best * gpus)
+        fewest, best = min(own, key=lambda r: r["gpus"]), max(r["rate"] / r["gpus"] for r in own)
+        gpus = fewest["gpus"]
+        low, high = Player(asked, fewest, gpus, best * gpus).largest(best * gpus)
         for row in own:
-            row["largest"], row["group_best"], row["alike"] = (low / gpus, high / gpus), best, None
-            if low and not row["why_not"]:
-                row["alike"] = player.play(float(f"{row['rate'] / row['gpus'] * low / best:.4g}"))
+            row["largest"], row["group_best"], row["fewest"] = (low / gpus, high / gpus), best, gpus
     for row in rows:
         player = Player(asked, row, row["gpus"], row["rate"])
         row["at"] = {1: player.play(row["rate"])}
         for f in FRACTIONS[1:]:  # what is met at a rate is met below it
             row["at"][f] = row["at"][1] if row["at"][1]["met"] or row["why_not"] else player.play(f * row["rate"])
-        row["in_turn"] = None if row["why_not"] or row["gpus"] == 1 else (
-            Player(asked, row, row["gpus"], row["rate"], "round_robin").play(row["rate"]))
+        low = row["largest"][0]
+        row["alike"] = player.play(float(f"{row['rate'] * low / row['group_best']:.4g}")) if low and not row["why_not"] else None
+        row["played_offline"] = row["of_offline"] = None
+        if row["offline"] and not row["why_not"]:
+            options = row | {"scenario": "Server"}
+            options |= options_of(options)
+            key = group_of(options)
+            if key not in saturated:
+                saturated[key] = offline(asked, options)
+            row["played_offline"] = saturated[key] * row["gpus"] / row["tp"]
+            row["of_offline"] = player.play(float(f"{row['rate'] * row['played_offline'] / row['offline']:.4g}"))
     return groups
 
 

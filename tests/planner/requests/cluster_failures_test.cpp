@@ -215,7 +215,8 @@ TEST(ClusterFailures, R13NothingIsLostOrCountedTwice) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     RandomCase c = random_case(seed);
     if (seed % 5 == 0) c.failures.back().up = Seconds(kNever);
-    for (const Router router : {Router::round_robin, Router::least_kv, Router::prefix}) {
+    for (const Router router :
+         {Router::round_robin, Router::least_requests, Router::least_kv, Router::prefix}) {
       const Played played = cluster_of(c, router);
       std::uint64_t answered = 0, prompts = 0;
       for (const ServedRequests& r : played.run.replicas) {

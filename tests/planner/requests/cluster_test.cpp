@@ -126,22 +126,43 @@ TEST(Cluster, R7LeastKvAvoidsTheLaden) {
   EXPECT_EQ(p.run.replicas[1].answered, 3U);
 }
 
+// The same requests, counted and not weighed: of equally many the first replica has the next.
+TEST(Cluster, R7LeastRequestsCountsRequests) {
+  const std::vector<TraceRequest> requests{{Seconds(0), 1500, 80, {}},
+                                           {Seconds(0.001), 100, 80, {}},
+                                           {Seconds(0.002), 100, 80, {}},
+                                           {Seconds(0.003), 100, 80, {}},
+                                           {Seconds(0.004), 100, 80, {}}};
+  const Played p = cluster_of(requests, 2, Router::least_requests);
+  ASSERT_EQ(p.run.replicas.size(), 2U);
+  EXPECT_EQ(p.run.replicas[0].answered, 3U);
+  EXPECT_EQ(p.run.replicas[1].answered, 2U);
+}
+
 // A router does not know who will be answered at the end of a step that is under way, though its engine is
 // played that far.
-TEST(Cluster, R7LeastKvKnowsAnswersWhenTheyAreGiven) {
-  const std::vector<TraceRequest> two{{Seconds(0), 300, 2, {}}, {Seconds(0.001), 100, 80, {}}};
-  const Played before = cluster_of(two, 2, Router::least_kv);
-  ASSERT_EQ(before.answers.size(), 2U);
+void knows_answers_when_they_are_given(Router router) {
+  std::vector<TraceRequest> sent{{Seconds(0), 300, 2, {}}, {Seconds(0.001), 100, 80, {}}};
+  // Counted, the first replica has one more.
+  if (router == Router::least_requests) sent.push_back({Seconds(0.002), 50, 80, {}});
+  const Played before = cluster_of(sent, 2, router);
+  ASSERT_EQ(before.answers.size(), sent.size());
   const Seconds answered = before.answers[0].last;
   ASSERT_LT(answered, before.answers[1].last);
-  // The third comes just before the first is answered and so goes to the second's replica, the fourth just
-  // after it.
-  std::vector<TraceRequest> four = two;
-  four.push_back({answered - Seconds(1e-6), 50, 80, {}});
-  four.push_back({answered + Seconds(1e-6), 50, 80, {}});
-  const Played p = cluster_of(four, 2, Router::least_kv);
-  EXPECT_EQ(p.run.replicas[0].answered, 2U);
+  // The next one comes just before the first is answered and so goes to the second's replica, another one
+  // just after it.
+  sent.push_back({answered - Seconds(1e-6), 50, 80, {}});
+  sent.push_back({answered + Seconds(1e-6), 50, 80, {}});
+  const Played p = cluster_of(sent, 2, router);
+  EXPECT_EQ(p.run.replicas[0].answered, sent.size() - 2);
   EXPECT_EQ(p.run.replicas[1].answered, 2U);
+}
+
+TEST(Cluster, R7RoutersKnowAnswersWhenTheyAreGiven) {
+  for (const Router router : {Router::least_kv, Router::least_requests}) {
+    SCOPED_TRACE(to_string(router));
+    knows_answers_when_they_are_given(router);
+  }
 }
 
 TEST(Cluster, R7PrefixKeepsTextTogether) {
@@ -161,7 +182,8 @@ TEST(Cluster, R7PrefixKeepsTextTogether) {
 // Nobody is lost, and Little's law holds: requests in the cluster, over time, are their times in it.
 TEST(Cluster, R7NobodyIsLost) {
   const auto requests = random_requests(3, 400);
-  for (const Router router : {Router::round_robin, Router::least_kv, Router::prefix}) {
+  for (const Router router :
+       {Router::round_robin, Router::least_requests, Router::least_kv, Router::prefix}) {
     const Played p = cluster_of(requests, 2, router);
     std::uint64_t answered = 0, refused = 0;
     for (const ServedRequests& r : p.run.replicas) {

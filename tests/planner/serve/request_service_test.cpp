@@ -64,6 +64,44 @@ TEST(RequestService, ZeroLoadIsOneRequestAlone) {
   }
 }
 
+// Without a path TTFT is shorter by the server's, and the steps are the same ones.
+TEST(RequestService, R7ThePathIsTheServersUnlessOneIsAsked) {
+  const Study study = study_of_line("trtllm");
+  ServiceQuestion q = question(study);
+  q.rate = 1;
+  q.requests = 50;
+  const ServiceAnswer server = answer(study, q);
+  q.path = Seconds(0);
+  const ServiceAnswer inside = answer(study, q);
+  EXPECT_GT(study.study.engine->host.path, Seconds(0));
+  EXPECT_NEAR(of(server, Latency::ttft).mean - of(inside, Latency::ttft).mean,
+              study.study.engine->host.path.value, 1e-9);
+  EXPECT_NEAR(of(server, Latency::tpot).mean, of(inside, Latency::tpot).mean, 1e-9);
+}
+
+// Knobs that turn the work ahead off move decisions, not prices, and the answer says so; not where they are
+// as the engine starts.
+TEST(RequestService, WorkAheadThatIsTurnedOffIsSaid) {
+  for (const auto& [engine, knob] : {std::pair{"vllm", "async_scheduling=false"},
+                                     {"sglang", "disable_overlap_schedule=true"},
+                                     {"trtllm", "disable_overlap_scheduler=true"}}) {
+    SCOPED_TRACE(engine);
+    const Study study = study_of_line(engine);
+    ServiceQuestion q = question(study);
+    q.rate = 1;
+    q.requests = 10;
+    const auto said = [&] {
+      std::string out;
+      for (const Diagnostic& d : answer(study, q).narrow) out += to_string(d);
+      return out;
+    };
+    EXPECT_THAT(said(), Not(HasSubstr("host beside the kernels")));
+    q.knobs = {knob};
+    EXPECT_THAT(said(),
+                AllOf(HasSubstr(std::string(knob) + ": a step is decided"), HasSubstr("longer, by at most")));
+  }
+}
+
 // Where the load is high, SGLang's prompts hold up those that decode, TensorRT-LLM's share steps with them:
 // of two engines with one model of steps, other tokens wait.
 TEST(RequestService, EnginesDiffer) {

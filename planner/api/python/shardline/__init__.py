@@ -442,6 +442,7 @@ def serve(
     rate: Optional[Rate] = None,
     users: Optional[Count] = None,
     think: Optional[Time] = None,
+    path: Optional[Time] = None,
     trace: Optional[Path] = None,
     requests: Optional[Count] = None,
     slo: str = "",
@@ -479,6 +480,7 @@ def serve(
         rate: requests that come by time: "5/s", "300/min"; with a trace at that mean rate.
         users: of a closed loop, in place of a rate.
         think: mean time between an answer and the next request of each user; None: none, and all begin at once.
+        path: time from a client to the engine and back; None: that of the engine's server.
         trace: recorded requests: Mooncake's JSON lines, Azure's CSV, or CSV with arrival_s, input_tokens and
             output_tokens.
         requests: at most; None: 2000, ten of each user, all of a trace.
@@ -486,7 +488,7 @@ def serve(
             meets them is sought.
         lengths: "equal", or "drawn": from 80 to 100 % of input and output.
         replicas: copies of the plan.
-        router: which replica a request goes to: "round_robin", "least_kv" or "prefix".
+        router: which replica a request goes to: "round_robin", "least_requests", "least_kv" or "prefix".
         failure: replicas that die, ``["0 at 60 s for 5 min"]``; without ``for`` they do not come back.
         seed: of arrivals and lengths.
         knob: options of the engine, ``["max_num_seqs=256"]``.
@@ -519,6 +521,7 @@ def serve(
         requests_per_s=_given.rate("rate", rate),
         users=_given.whole_or_none("users", users),
         think_s=_given.seconds("think", think),
+        path_s=_given.seconds("path", path),
         requests=_given.whole_or_none("requests", requests) or 0,
         slo=_given.text("slo", slo),
         replicas=_given.whole("replicas", replicas),
