@@ -256,7 +256,7 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
     const auto other = prompts_on(asked, o);
     const Study& prompts = other ? *other : on.study;
     question.prefill = {prefill_plan(prompts, asked), asked.prefill_replicas, asked.prefill_knobs,
-                        asked.max_local_prefill, other};
+                        asked.max_local_prefill,      "prefill-knob",         other};
     if (const auto reason = no_pair({prompts.study, question.prefill->plan}, {on.study.study, on.plan}))
       throw UserError(
           fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.prefill->plan), *reason));

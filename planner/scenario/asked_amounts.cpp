@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "planner/scenario/scenario_parts.hpp"
 #include "sim/base/error.hpp"
@@ -67,11 +68,15 @@ Bytes asked_bytes(const std::string& name, const std::string& text) {
 
 double asked_rate(const std::string& name, const std::string& text) {
   const std::size_t slash = text.find('/');
-  const std::string number = text.substr(0, slash);
+  std::string number = text.substr(0, slash);
+  // As answers say it: "5 requests/s".
+  for (const char* const word : {" requests", " request", " req"}) {
+    if (number.ends_with(word)) number.resize(number.size() - std::string_view(word).size());
+  }
   const std::string per = slash == std::string::npos ? "s" : text.substr(slash + 1);
   double rate = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rate);
-  const double seconds = per == "s" ? 1 : per == "min" ? 60 : per == "h" ? 3600 : 0;
+  const double seconds = per == "s" || per == "sec" ? 1 : per == "min" ? 60 : per == "h" ? 3600 : 0;
   if (error != std::errc{} || end != number.data() + number.size() || !(rate > 0) || !std::isfinite(rate) ||
       seconds == 0)
     throw UserError(

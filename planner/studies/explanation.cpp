@@ -306,6 +306,7 @@ Explanation explain(const Study& study, const Plan& plan, const std::vector<std:
   Explanation out;
   Evaluator evaluator(study.study, study.sweep().search.all_reduce);
   out.simulated = simulate_plan(study, evaluator, plan);
+  if (auto note = waiting_note(out.simulated)) out.simulated.narrow.push_back(std::move(*note));
   if (out.simulated.misfit) return out;
   const Plan& priced = out.simulated.plan;
   out.times = times_of(study, priced);

@@ -84,20 +84,20 @@ const std::vector<KnobText<TrtllmKnobs>>& texts_of(const TrtllmKnobs& /*unused*/
 }
 
 template <class Knobs>
-void set_all(Knobs& knobs, const std::vector<std::string>& overrides, bool decoder) {
-  for (const std::string& text : overrides) set_knob(knobs, texts_of(knobs), text, decoder);
+void set_all(Knobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given) {
+  for (const std::string& text : overrides) set_knob(knobs, texts_of(knobs), text, given);
 }
 
 }  // namespace
 
-void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, bool decoder) {
-  set_all(knobs, overrides, decoder);
+void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given) {
+  set_all(knobs, overrides, given);
 }
-void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, bool decoder) {
-  set_all(knobs, overrides, decoder);
+void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given) {
+  set_all(knobs, overrides, given);
 }
 void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides) {
-  set_all(knobs, overrides, false);
+  set_all(knobs, overrides, {});
 }
 
 }  // namespace shardline

@@ -7,13 +7,14 @@
 #include "planner/requests/sglang_scheduler.hpp"
 #include "planner/requests/trtllm_scheduler.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
+#include "planner/studies/knob_text.hpp"
 
 namespace shardline {
 
 /// Sets those that are named, as "max_num_seqs=256", in their order. Throws UserError of names and values,
 /// and of options of a server that decodes for another where it is none.
-void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, bool decoder);
-void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, bool decoder);
+void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);
+void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);
 void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides);
 
 }  // namespace shardline

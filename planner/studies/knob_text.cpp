@@ -17,13 +17,15 @@ KnobParts knob_parts(const std::string& text) {
   return {text.substr(0, equals), equals == std::string::npos ? "" : text.substr(equals + 1)};
 }
 
-void knob_fault(const std::string& text, std::size_t column, std::string what,
-                std::vector<std::string> details) {
-  throw UserError({Diagnostic{
-      {argument_name("knob"), 1, static_cast<int>(column + 1), text}, std::move(what), std::move(details)}});
-}
-
 namespace {
+
+// At a column of the option's text.
+[[noreturn]] void knob_fault(const std::string& text, const KnobParts& parts, std::size_t column,
+                             std::string what, std::vector<std::string> details = {}) {
+  throw UserError({Diagnostic{{argument_name(parts.option), 1, static_cast<int>(column + 1), text},
+                              std::move(what),
+                              std::move(details)}});
+}
 
 std::string found(const KnobParts& parts) { return parts.value.empty() ? "nothing" : parts.value; }
 
@@ -37,6 +39,14 @@ bool read(const std::string& value, Number& number) {
 }  // namespace
 
 std::uint32_t knob_number(const std::string& text, const KnobParts& parts, bool may_be_none) {
+  // A list's comma would be one of thousands, and a part of thousands, "024", a number.
+  if (parts.value.find(',') != std::string::npos)
+    knob_fault(text, parts, parts.name.size() + 1,
+               "expected one whole number without commas, found " + found(parts));
+  if (parts.value.size() > 1 && parts.value.front() == '0' &&
+      parts.value.find_first_not_of("0123456789") == std::string::npos)
+    knob_fault(text, parts, parts.name.size() + 1,
+               "expected a whole number without leading zeros, found " + found(parts));
   std::uint32_t number = 0;
   bool is_number = read(parts.value, number);
   if (const auto count = is_number ? std::nullopt : count_of(parts.value); count && *count <= 1LL << 30) {
@@ -44,7 +54,7 @@ std::uint32_t knob_number(const std::string& text, const KnobParts& parts, bool 
     is_number = true;
   }
   if (!is_number || number > 1U << 30 || (number == 0 && !may_be_none)) {
-    knob_fault(text, parts.name.size() + 1,
+    knob_fault(text, parts, parts.name.size() + 1,
                fmt::format("expected a whole number from {}, found {}", may_be_none ? 0 : 1, found(parts)));
   }
   return number;
@@ -52,14 +62,14 @@ std::uint32_t knob_number(const std::string& text, const KnobParts& parts, bool 
 
 bool knob_flag(const std::string& text, const KnobParts& parts) {
   if (parts.value != "true" && parts.value != "false")
-    knob_fault(text, parts.name.size() + 1, "expected true or false, found " + found(parts));
+    knob_fault(text, parts, parts.name.size() + 1, "expected true or false, found " + found(parts));
   return parts.value == "true";
 }
 
 double knob_part(const std::string& text, const KnobParts& parts) {
   double part = 0;
   if (!read(parts.value, part) || !std::isfinite(part) || part < 0)
-    knob_fault(text, parts.name.size() + 1, "expected a number from 0, found " + found(parts));
+    knob_fault(text, parts, parts.name.size() + 1, "expected a number from 0, found " + found(parts));
   return part;
 }
 
@@ -68,16 +78,17 @@ std::size_t knob_word(const std::string& text, const KnobParts& parts,
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (parts.value == words[i]) return i;
   }
-  knob_fault(text, parts.name.size() + 1, "unknown value " + found(parts),
+  knob_fault(text, parts, parts.name.size() + 1, "unknown value " + found(parts),
              expected_one_of(parts.value, words));
 }
 
 void unknown_knob(const std::string& text, const KnobParts& parts, const std::vector<std::string>& names) {
-  knob_fault(text, 0, "unknown knob " + parts.name, expected_one_of(parts.name, names));
+  knob_fault(text, parts, 0, "unknown knob " + parts.name, expected_one_of(parts.name, names));
 }
 
 void decoders_knob(const std::string& text, const KnobParts& parts) {
-  knob_fault(text, 0, parts.name + " is of a server that decodes for another, and does nothing elsewhere",
+  knob_fault(text, parts, 0,
+             parts.name + " is of a server that decodes for another, and does nothing elsewhere",
              {fmt::format("expected {} beside a pool of its own for prompts ({})", argument_name("knob"),
                           argument_name("prefill"))});
 }

@@ -26,11 +26,9 @@ struct KnobText {
 /// What stands before and behind the "=" of an option.
 struct KnobParts {
   std::string name, value;
+  const char* option = "knob";  // of the command line, that it was given with
 };
 KnobParts knob_parts(const std::string& text);
-/// Throws UserError at a column of --knob's text.
-[[noreturn]] void knob_fault(const std::string& text, std::size_t column, std::string what,
-                             std::vector<std::string> details = {});
 std::uint32_t knob_number(const std::string& text, const KnobParts& parts, bool may_be_none);
 bool knob_flag(const std::string& text, const KnobParts& parts);
 double knob_part(const std::string& text, const KnobParts& parts);
@@ -39,15 +37,21 @@ std::size_t knob_word(const std::string& text, const KnobParts& parts, const std
                                const std::vector<std::string>& names);
 [[noreturn]] void decoders_knob(const std::string& text, const KnobParts& parts);
 
-/// Sets the option that the text names, of a server that decodes for another or not. Throws UserError with
-/// the place of what is wrong.
+/// Whose options are set: of a server that decodes for another or not, and what they were given with.
+struct KnobsGiven {
+  bool decoder = false;
+  const char* option = "knob";
+};
+
+/// Sets the option that the text names. Throws UserError with the place of what is wrong.
 template <class Knobs>
 void set_knob(Knobs& knobs, const std::vector<KnobText<Knobs>>& known, const std::string& text,
-              bool decoder = false) {
-  const KnobParts parts = knob_parts(text);
+              const KnobsGiven& given = {}) {
+  KnobParts parts = knob_parts(text);
+  parts.option = given.option;
   for (const KnobText<Knobs>& k : known) {
     if (parts.name != k.name) continue;
-    if (k.of_decoder && !decoder) decoders_knob(text, parts);
+    if (k.of_decoder && !given.decoder) decoders_knob(text, parts);
     if (k.number != nullptr) knobs.*k.number = knob_number(text, parts, k.may_be_none);
     if (k.flag != nullptr) knobs.*k.flag = knob_flag(text, parts);
     if (k.part != nullptr) knobs.*k.part = knob_part(text, parts);

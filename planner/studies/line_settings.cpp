@@ -35,6 +35,21 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kOfLine{
     {"gpu_hour_price", "gpu-hour"},
 }};
 
+// Maps that hold some of these, and would say what the line says otherwise.
+constexpr std::array<std::string_view, 2> kMaps{"workload", "constraints"};
+
+[[noreturn]] void refuse(const std::string& setting, std::string_view key, std::string what,
+                         std::string detail) {
+  Diagnostic d;
+  d.where.file = kSettingOrigin;
+  d.where.line = d.where.column = 1;
+  d.where.source_line = setting;
+  d.where.key = key;
+  d.what = std::move(what);
+  d.details = {std::move(detail)};
+  throw UserError({std::move(d)});
+}
+
 std::string_view key_of(std::string_view setting) {
   const std::string_view key = setting.substr(0, std::min(setting.find('='), setting.size()));
   return key.substr(0, key.find_last_not_of(' ') + 1);
@@ -49,26 +64,27 @@ std::string_view value_of(std::string_view setting) {
 
 void require_beside_line(const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) {
-    const auto at = std::find_if(kOfLine.begin(), kOfLine.end(),
-                                 [&](const auto& key) { return key.first == key_of(setting); });
+    const std::string_view of = key_of(setting);
+    if (std::find(kMaps.begin(), kMaps.end(), of) != kMaps.end())
+      refuse(setting, of,
+             fmt::format("{} as a whole holds what a question of one line says by its options", of),
+             fmt::format("set its other keys one by one: {}.KEY=VALUE", of));
+    const auto at =
+        std::find_if(kOfLine.begin(), kOfLine.end(), [&](const auto& key) { return key.first == of; });
     if (at == kOfLine.end()) continue;
-    Diagnostic d;
-    d.where.file = kSettingOrigin;
-    d.where.line = d.where.column = 1;
-    d.where.source_line = setting;
-    d.where.key = at->first;
     const std::string option = argument_name(at->second);
-    d.what = fmt::format("{} is said by {} in a question of one line", at->first,
-                         at->second.empty() ? "its model" : option);
-    const bool flag = at->second.starts_with("any-");
+    std::string detail = fmt::format("{} in its place", argument_given(at->second, value_of(setting)));
     if (at->second.empty())
-      d.details = {"name another model in place of this one"};
-    else if (at->first == "engine.version")
-      d.details = {fmt::format("for instance {}", argument_given(at->second, "vllm 0.24.0"))};
-    else
-      d.details = {flag ? option + " lifts that rule"
-                        : fmt::format("{} in its place", argument_given(at->second, value_of(setting)))};
-    throw UserError({std::move(d)});
+      detail = "name another model in place of this one";
+    else if (at->first == "engine.version" ||
+             (at->first == "engine" && value_of(setting).find('{') != of.npos))
+      detail = fmt::format("for instance {}", argument_given(at->second, "vllm 0.24.0"));
+    else if (at->second.starts_with("any-"))
+      detail = option + " lifts that rule";
+    refuse(setting, of,
+           fmt::format("{} is said by {} in a question of one line", at->first,
+                       at->second.empty() ? "its model" : option),
+           std::move(detail));
   }
 }
 

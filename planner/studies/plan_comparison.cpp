@@ -52,6 +52,9 @@ PlanComparison compare_plans(const Study& study, Evaluator& a, Evaluator& b, con
   PlanComparison out;
   out.first = simulate_plan(study, a, first);
   out.second = simulate_plan(study, b, second);
+  for (SimulatedPlan* const s : {&out.first, &out.second}) {
+    if (auto note = waiting_note(*s)) s->narrow.push_back(std::move(*note));
+  }
   const bool fit = !out.first.misfit && !out.second.misfit;
   if (fit) add_times(out.rows, out.first.breakdown, out.second.breakdown);
   add_memory(out.rows, out.first.memory, out.second.memory);

@@ -131,7 +131,7 @@ class RequestService::Plays {
     pools_.reset();
     if (pools.prefill_replicas == 0) return;
     require_noticed(study_.study, knobs_, {});
-    q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, knobs_of_prefill(pools.knobs), 0};
+    q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, knobs_of_prefill(pools.knobs), 0, "knob"};
     pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
                                          PairPools::Known{&pools.prefill->times(), pools.rates});
   }

@@ -65,12 +65,13 @@ std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_bot
 }
 
 ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
-                        const std::vector<std::string>& overrides, long long mean_tokens) {
-  if (!halves_apart(c)) return service_knobs(c, plan, overrides, mean_tokens, role);
+                        const std::vector<std::string>& overrides, long long mean_tokens,
+                        const char* option) {
+  if (!halves_apart(c)) return service_knobs(c, plan, overrides, mean_tokens, role, option);
   std::vector<std::string> all{fmt::format("page_size={}", kPromptPage)};
   if (plan.cp > 1 && c.engine->context.one_prompt) all.emplace_back("prefill_max_requests=1");
   all.insert(all.end(), overrides.begin(), overrides.end());
-  ServiceKnobs out = service_knobs(half_of_pair(c), plan, all, mean_tokens, role);
+  ServiceKnobs out = service_knobs(half_of_pair(c), plan, all, mean_tokens, role, option);
   if (role != PairRole::decodes) return out;
   auto& knobs = std::get<SglangKnobs>(out.of);
   knobs.disable_radix_cache = true;
@@ -181,7 +182,7 @@ PairPools::PairPools(const Study& study, const PrefillQuestion& question, const 
         fmt::format("{}: a server of SGLang's that decodes for another computes no prompt: leave "
                     "it out, or {}",
                     argument_name("max-local-prefill"), argument_given("engine", "vllm")));
-  knobs_ = pair_knobs(c, question.plan, PairRole::prefills, question.knobs, mean);
+  knobs_ = pair_knobs(c, question.plan, PairRole::prefills, question.knobs, mean, question.knobs_option);
   if (sglang) {
     agree(std::get<SglangKnobs>(knobs_.of), std::get<SglangKnobs>(knobs.of), &SglangKnobs::page_size,
           &SglangKnobs::context_length, question.plan, "page_size");

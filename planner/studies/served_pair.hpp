@@ -19,8 +19,9 @@ struct PrefillQuestion {
   Plan plan;
   int replicas = 1;
   std::vector<std::string> knobs;
-  long long max_local = 0;            // tokens of prompts at most that stay with the plan that decodes
-  std::shared_ptr<const Study> on{};  // of another system; null: that of the plan that decodes
+  long long max_local = 0;  // tokens of prompts at most that stay with the plan that decodes
+  const char* knobs_option = "prefill-knob";  // of the command line, that they were given with
+  std::shared_ptr<const Study> on{};          // of another system; null: that of the plan that decodes
   const Study& study(const Study& decode) const { return on ? *on : decode; }
   int gpus() const { return plan.gpus() * replicas; }
 };
@@ -60,7 +61,8 @@ Case half_of_pair(const Case& c);
 /// them for both, a prompt a step where ranks share it, and a server that decodes has the places beside those
 /// that run that the engine gives it.
 ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
-                        const std::vector<std::string>& overrides, long long mean_tokens);
+                        const std::vector<std::string>& overrides, long long mean_tokens,
+                        const char* option = "knob");
 
 /// Those of settings for both pools that the one that prefills has.
 std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_both);

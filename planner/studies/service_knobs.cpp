@@ -107,7 +107,7 @@ void of_one_group(SglangKnobs& knobs, std::uint32_t groups) {
 }
 
 SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                         long long mean_tokens, bool decoder) {
+                         long long mean_tokens, const KnobsGiven& given) {
   SglangKnobs knobs;
   const Device& device = c.system.device;
   knobs.chunked_prefill_size = static_cast<std::uint32_t>(c.engine->tokens_of_step(device));
@@ -115,7 +115,7 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   // (sgl-project/sglang, server_args.py: "TensorRT-LLM MHA only supports page_size of 16, 32 or 64").
   knobs.page_size = architecture_of(device) == Architecture::blackwell ? 64 : 1;
   knobs.max_running_requests = knobs.context_length = knobs.max_total_tokens = 0;
-  set_knobs(knobs, overrides, decoder);
+  set_knobs(knobs, overrides, given);
   if (plan.dp > 1) of_one_group(knobs, static_cast<std::uint32_t>(plan.dp));
   knobs.page_size = on_sharers(knobs.page_size, sharers_of(c, plan));
   if (knobs.max_total_tokens == 0) {
@@ -239,7 +239,7 @@ ReplicaGroups groups_of(const ServiceKnobs& knobs, const Plan& plan) {
 }
 
 VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,
-                     long long mean_tokens, bool decoder) {
+                     long long mean_tokens, const KnobsGiven& given) {
   Plan plan = asked;
   plan.batch = 1;
   VllmKnobs knobs;
@@ -254,7 +254,7 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
   // vllm/config/model.py:1832, is_prefix_caching_supported, which engine/arg_utils.py:2492 takes where nobody
   // says another (@68afd7889723): not of hybrid models.
   knobs.enable_prefix_caching = !has_recurrence(c.model);
-  set_knobs(knobs, overrides, decoder);
+  set_knobs(knobs, overrides, given);
   knobs.block_size = on_sharers(knobs.block_size, sharers_of(c, plan));
   if (knobs.num_gpu_blocks == 0)
     knobs.num_gpu_blocks = blocks_that_fit(c, plan, knobs.block_size, knobs.max_num_seqs, mean_tokens);
@@ -264,14 +264,14 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
 }
 
 ServiceKnobs service_knobs(const Case& c, const Plan& asked, const std::vector<std::string>& overrides,
-                           long long mean_tokens, PairRole role) {
+                           long long mean_tokens, PairRole role, const char* option) {
   Plan plan = asked;
   plan.batch = 1;
-  if (same_engine(c.engine->name, "sglang"))
-    return {sglang_knobs(c, plan, overrides, mean_tokens, role == PairRole::decodes)};
+  const KnobsGiven given{role == PairRole::decodes, option};
+  if (same_engine(c.engine->name, "sglang")) return {sglang_knobs(c, plan, overrides, mean_tokens, given)};
   if (same_engine(c.engine->name, "trtllm")) return {trtllm_knobs(c, plan, overrides, mean_tokens)};
   SL_CHECK(same_engine(c.engine->name, "vllm"), "an engine whose requests are played has a scheduler");
-  return {vllm_knobs(c, plan, overrides, mean_tokens, role == PairRole::decodes)};
+  return {vllm_knobs(c, plan, overrides, mean_tokens, given)};
 }
 
 DraftLaw draft_law(const Case& c, const Plan& plan, std::uint64_t seed) {

@@ -17,6 +17,7 @@
 #include "planner/requests/sglang_scheduler.hpp"
 #include "planner/requests/trtllm_scheduler.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
+#include "planner/studies/knob_text.hpp"
 
 namespace shardline {
 
@@ -52,15 +53,16 @@ ReplicaGroups groups_of(const ServiceKnobs& knobs, const Plan& plan);
 
 /// The knobs of a server of the plan, of each attention group: the engine's defaults for the device, the
 /// blocks that memory has room for beside weights when requests are `mean_tokens` long, and the longest
-/// request. `overrides`: "max_num_seqs=256". Throws UserError of names and values, of options that such a
-/// server of a pair, or of none, does not have, and where not one request fits. There is a scheduler of the
-/// engine (no_play).
+/// request. `overrides`: "max_num_seqs=256", given with `option`. Throws UserError of names and values, of
+/// options that such a server of a pair, or of none, does not have, and where not one request fits. There is
+/// a scheduler of the engine (no_play).
 ServiceKnobs service_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                           long long mean_tokens, PairRole role = PairRole::none);
+                           long long mean_tokens, PairRole role = PairRole::none,
+                           const char* option = "knob");
 
 /// The same where the engine is vLLM.
 VllmKnobs vllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                     long long mean_tokens, bool decoder = false);
+                     long long mean_tokens, const KnobsGiven& given = {});
 
 /// What is said of a play: of a plan with a batch, which is not kept; of knobs that turn the engine's work
 /// ahead off, where its host times were fitted beside the kernels and steps are priced so.

@@ -50,4 +50,8 @@ Plan possible_plan(const Study& study, const std::string& text);
 /// check.
 SimulatedPlan simulate_plan(const Study& study, Evaluator& evaluator, Plan plan);
 
+/// Of a plan that was asked for with more requests than memory has room for: that those are not what is
+/// described, for answers about a step alone. Nothing where all run.
+std::optional<Diagnostic> waiting_note(const SimulatedPlan& s);
+
 }  // namespace shardline

@@ -308,6 +308,8 @@ TEST(EverydayMistakes, RatesInAnyUnitOfTime) {
   EXPECT_DOUBLE_EQ(asked_rate("--rate", "5"), 5);
   EXPECT_DOUBLE_EQ(asked_rate("--rate", "5/s"), 5);
   EXPECT_DOUBLE_EQ(asked_rate("--rate", "300/min"), 5);
+  for (const char* const said : {"5 requests/s", "5 req/s", "5/sec"})
+    EXPECT_DOUBLE_EQ(asked_rate("--rate", said), 5);
   EXPECT_DOUBLE_EQ(asked_rate("--rate", "1.8e4/h"), 5);
   // And said again as they were given, in the first unit that has few digits for it.
   const auto again = [](const char* rate) {

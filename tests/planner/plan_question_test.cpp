@@ -192,6 +192,16 @@ TEST(PlanQuestion, SettingsOfWhatTheLineSaysAreRefused) {
       EXPECT_THAT(e.what(), HasSubstr(" in a question of one line"));
     }
   }
+  for (const char* const map :
+       {"workload={input: 64K tokens, output: 1K tokens}", "constraints = {ttl: 5 ms}"}) {
+    try {
+      require_beside_line({map});
+      ADD_FAILURE() << map << " is accepted";
+    } catch (const UserError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("as a whole holds what a question of one line says by its options"));
+      EXPECT_THAT(e.what(), HasSubstr("one by one"));
+    }
+  }
   EXPECT_NO_THROW(require_beside_line({"gpus=[2]", "workload.prefix=1K", "device.memory.bandwidth=4 TB/s"}));
 }
 

@@ -241,6 +241,14 @@ TEST(RequestService, KnobsHavePlaces) {
   EXPECT_THAT(of_text("max_num_seq=7"), HasSubstr("--knob:1:1: unknown knob max_num_seq"));
   EXPECT_THAT(of_text("max_num_seq=7"), HasSubstr("did you mean max_num_seqs?"));
   EXPECT_THAT(of_text("max_num_seqs=x"), HasSubstr("--knob:1:14: expected a whole number from 1, found x"));
+  // A list's comma is no separator of thousands, nor is what follows it a number.
+  EXPECT_THAT(of_text("max_num_seqs=64,128"),
+              HasSubstr("--knob:1:14: expected one whole number without commas"));
+  EXPECT_THAT(of_text("max_num_seqs=024"), HasSubstr("without leading zeros, found 024"));
+  EXPECT_THAT(fault([&] {
+                pair_knobs(study.study, plan, PairRole::prefills, {"max_num_seq=7"}, 2176, "prefill-knob");
+              }),
+              HasSubstr("--prefill-knob:1:1: unknown knob max_num_seq"));
   EXPECT_THAT(of_text("async_scheduling=1"), HasSubstr("expected true or false, found 1"));
   EXPECT_THAT(of_text("block_size=24"), HasSubstr("a block of 24 tokens: expected a divisor of 512"));
 }

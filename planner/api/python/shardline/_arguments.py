@@ -6,7 +6,7 @@ import functools
 import operator
 import os
 import re
-from typing import Any, Callable, Dict, NoReturn, Optional, Sequence, Tuple, TypeVar, cast
+from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence, Tuple, TypeVar, cast
 
 from . import _shardline
 from ._errors import BadInput
@@ -109,6 +109,8 @@ def texts(name: str, value: Any, expected: str) -> Tuple[str, ...]:
     """One text is taken for a sequence of it."""
     if isinstance(value, str):
         return (value,)
+    if isinstance(value, Mapping):
+        _wrong(name, f"texts, {expected}", value)
     try:
         items = tuple(value)
     except TypeError:
