@@ -15,6 +15,15 @@ std::uint64_t SglangScheduler::pages_to_decode(std::span<const Id> ids) const {
   return pages;
 }
 
+DecidedStep& SglangScheduler::add_step() {
+  DecidedStep& step = steps_.emplace_back(std::move(ended_step_));
+  step.batch.decodes = step.batch.longest = 0;
+  step.batch.cached = 0;
+  step.batch.prompts.clear();
+  step.parts.clear();
+  return step;
+}
+
 // A row for each that runs; of who has all its tokens one in vain.
 void SglangScheduler::decode_all(DecidedStep& step) {
   evict_for(std::uint64_t{running_.size()} * knobs_.page_size);
@@ -102,8 +111,7 @@ bool SglangScheduler::schedule_decodes() {
   } else {
     ++ratio_steps_;
   }
-  steps_.emplace_back();
-  decode_all(steps_.back());
+  decode_all(add_step());
   return true;
 }
 

@@ -305,7 +305,7 @@ void SglangScheduler::compute_prompts(const Budget& b) {
                     " tokens of prompts that it began (lower chunked_prefill_size or max_running_requests)");
   }
   free_ -= pages;
-  DecidedStep& step = steps_.emplace_back();
+  DecidedStep& step = add_step();
   last_.clear();
   last_prompts_ = true;
   last_fewer_ = cut_.has_value();
@@ -346,7 +346,8 @@ SglangScheduler::Ended SglangScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
   ended_.clear();
-  const DecidedStep step = std::move(steps_.front());
+  ended_step_ = std::move(steps_.front());
+  const DecidedStep& step = ended_step_;
   steps_.pop_front();
   if (role_ == PairRole::prefills) send(step);
   for (const DecidedStep::Part& p : step.parts) {
