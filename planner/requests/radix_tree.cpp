@@ -14,11 +14,16 @@ RadixNode RadixTree::child(RadixNode parent, std::span<const std::uint64_t> text
   return children_.find(key(parent, text.front()));
 }
 
+// Most texts are alike for long, and such are compared by the piece.
 std::size_t RadixTree::shared(const Node& node, std::span<const std::uint64_t> text) {
+  constexpr std::size_t kPiece = 16;
   const std::size_t most = std::min(node.text.size(), text.size());
-  const auto end = node.text.begin() + static_cast<std::ptrdiff_t>(most);
-  return static_cast<std::size_t>(std::mismatch(node.text.begin(), end, text.begin()).first -
-                                  node.text.begin());
+  const std::uint64_t* const kept = node.text.data();
+  std::size_t same = 0;
+  while (same + kPiece <= most && std::equal(kept + same, kept + same + kPiece, text.data() + same))
+    same += kPiece;
+  while (same < most && kept[same] == text[same]) ++same;
+  return same;
 }
 
 RadixTree::Match RadixTree::match(std::span<const std::uint64_t> text) {
@@ -40,7 +45,7 @@ RadixTree::Match RadixTree::match(std::span<const std::uint64_t> text) {
   return out;
 }
 
-std::uint64_t RadixTree::insert(std::span<const std::uint64_t> text) {
+RadixTree::Match RadixTree::insert(std::span<const std::uint64_t> text) {
   const std::uint64_t now = ++clock_;
   RadixNode at = 0;
   touch(at, now);
@@ -56,10 +61,16 @@ std::uint64_t RadixTree::insert(std::span<const std::uint64_t> text) {
   }
   if (done < text.size()) {
     const auto rest = text.subspan(done);
-    add(at, {rest.begin(), rest.end()});
+    at = add(at, {rest.begin(), rest.end()});
     evictable_ += rest.size();
   }
-  return done;
+  return {at, done};
+}
+
+void RadixTree::ask(RadixNode node) {
+  const std::uint64_t now = ++clock_;
+  for (; node != 0; node = nodes_[node].parent) touch(node, now);
+  touch(0, now);
 }
 
 void RadixTree::lock(RadixNode node) {

@@ -109,15 +109,22 @@ void SglangScheduler::forget(Id id) {
   requests_.forget(id);
 }
 
-// Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them.
+// Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them. One
+// hash is enough for the pages of a block of text: they differ by their place in it.
 void SglangScheduler::extend_text(Request& r, std::size_t pages) {
   const std::size_t parts = text_block_ / knobs_.page_size;
-  const std::size_t of_prompt = r.text.empty() ? 0 : r.prompt / knobs_.page_size;
-  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
-  for (std::size_t i = r.pages.size(); i < pages; ++i) {
-    const bool given = i < of_prompt && i / parts < r.text.size();
-    r.pages.push_back(given ? chain_hash(r.text[i / parts], i % parts) : chain_hash(kOwn | r.number, i));
+  const std::size_t of_prompt = r.prompt / knobs_.page_size;
+  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63, kPlace = 0xbf58476d1ce4e5b9ULL;  // odd
+  const auto add = [&](BlockHash of, std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i) r.pages.push_back(of + kPlace * i);
+  };
+  if (r.pages.capacity() < pages) r.pages.reserve(pages);
+  const std::size_t given = std::min({pages, of_prompt, parts * r.text.size()});
+  for (std::size_t i = r.pages.size(); i < given; i = r.pages.size()) {
+    const std::size_t block = i / parts;
+    add(chain_hash(r.text[block], 0), i % parts, std::min(parts, given - block * parts));
   }
+  if (r.pages.size() < pages) add(chain_hash(kOwn | r.number, 0), r.pages.size(), pages);
 }
 
 // common.py, evict_from_tree_cache: as many as are asked for, where fewer are free.
@@ -132,12 +139,12 @@ void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
   const std::uint32_t whole = tokens / knobs_.page_size;
   extend_text(r, whole);
   const auto text = std::span(r.pages).first(whole);
-  const std::uint64_t twice = tree_.insert(text);
+  const auto [node, twice] = tree_.insert(text);
   free_ += twice - std::min<std::uint64_t>(twice, r.kept);
-  const RadixTree::Match match = tree_.match(text);
+  tree_.ask(node);  // cache_unfinished_req matches what it has inserted
   tree_.unlock(r.node);
-  tree_.lock(match.node);
-  r.node = match.node;
+  tree_.lock(node);
+  r.node = node;
   r.kept = whole;
 }
 
@@ -149,7 +156,7 @@ void SglangScheduler::leave(Request& r) {
   } else {
     const std::uint32_t whole = (r.prompt + r.answer - 1) / knobs_.page_size;
     extend_text(r, whole);
-    const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole));
+    const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole)).pages;
     free_ += twice - std::min<std::uint64_t>(twice, r.kept);
     free_ += held - whole;
     tree_.unlock(r.node);
