@@ -40,7 +40,10 @@ void PairPool::start(std::size_t i, Scheduler* scheduler, Seconds at) {
 }
 
 void PairPool::end(std::size_t i) {
-  merge(past[i], engines[i]->take_served());
+  if (renewed[i] == nullptr)  // its first life
+    past[i] = engines[i]->take_served();
+  else
+    merge(past[i], engines[i]->take_served());
   engines[i].reset();
   coming_[i].clear();
   ways[i].clear();
@@ -208,17 +211,19 @@ void PairPlay::arrive(PairPool& pool, std::size_t i) {
 
 bool PairPlay::take(PairPool& pool, std::size_t i, PairWayId id) {
   PairWay& w = ways_[id];
-  TraceRequest asked = w.request;
+  const std::int64_t output = w.request.output;
   if (&pool == &prefill_) {
-    asked.output = 1;  // and the answer is thrown away, or goes with the cache
+    w.request.output = 1;  // and the answer is thrown away, or goes with the cache
     w.number = prefill_.ways[i].size();
     w.came = true;
   } else {
     w.number_to = decode_.ways[i].size();
   }
-  if (!pool.engines[i]->take(asked, w.arrival.time)) return false;
+  const bool is_taken = pool.engines[i]->take(w.request, w.arrival.time);
+  w.request.output = output;
+  if (!is_taken) return false;
   pool.ways[i].push_back(id);
-  pool.router.took(i, static_cast<double>(asked.input));
+  pool.router.took(i, static_cast<double>(w.request.input));
   return true;
 }
 

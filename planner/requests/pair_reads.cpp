@@ -51,7 +51,8 @@ class ReadingPair : public PairPlay {
 
   void went_on(const PairPool& pool, std::size_t i) override {
     if (&pool != &decode_) return;
-    for (const auto& [id, tokens] : take_reads(i)) {
+    const auto began = take_reads(i);  // one that fails at once ends the engine's stretch, and is here again
+    for (const auto& [id, tokens] : began) {
       PairWay& w = ways_[id];
       w.all_sent = true;
       if (w.cache_gone)

@@ -144,13 +144,13 @@ void PlayedEngine::decide() {
   const std::size_t depth = groups_.front().scheduler->depth();
   while (steps_.size() < depth) {
     deal();
-    std::vector<char> works;
+    works_.clear();
     for (Group& g : groups_) {
-      works.push_back(g.scheduler->schedule() ? 1 : 0);
+      works_.push_back(g.scheduler->schedule() ? 1 : 0);
       take_firsts(g);
     }
-    if (std::count(works.begin(), works.end(), 1) == 0) return;
-    steps_.push_back(std::move(works));
+    if (std::count(works_.begin(), works_.end(), 1) == 0) return;
+    steps_.push_back(std::move(works_));
   }
 }
 
@@ -247,10 +247,10 @@ void PlayedEngine::end_open() {
   now_ = from + length(stretch_, steps);
   hold(from, now_);
   account(from, length(stretch_, steps), steps);
-  const std::vector<char> works = std::move(steps_.front());
+  works_ = std::move(steps_.front());
   steps_.pop_front();
   for (std::size_t i = 0; i < groups_.size(); ++i)
-    if (works[i] != 0) finish(groups_[i], from, steps);
+    if (works_[i] != 0) finish(groups_[i], from, steps);
 }
 
 // In the middle of a step.

@@ -121,7 +121,7 @@ class PlayedEngine {
     std::uint64_t number = 0;
   };
 
-  static bool idle(const Scheduler& s) { return s.running() + s.waiting() == 0 && s.decided() == 0; }
+  static bool idle(const Scheduler& s) { return s.decided() == 0 && s.running() + s.waiting() == 0; }
   bool give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number);
   void deal();
   void decide();
@@ -147,6 +147,7 @@ class PlayedEngine {
   const Stepped stepped_;
   // Steps that are decided and have not ended, and which groups compute something in each: at least one.
   std::deque<std::vector<char>> steps_;
+  std::vector<char> works_;                // of the step that ended last: the next one takes its memory
   std::vector<const StepBatch*> batches_;  // of the first of them, by group
   DecodeStretch stretch_;                  // of the steps that are open
   std::uint64_t open_ = 0;

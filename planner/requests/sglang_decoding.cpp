@@ -120,8 +120,7 @@ std::uint64_t SglangScheduler::steps_alike() const {
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // Prompts are tried in every step unless nobody waits or somebody did not fit; that changes when one that
   // runs is done.
-  // Who was given room is not told of yet, and may send what it computes during these steps.
-  const bool tried = role_ == PairRole::decodes ? changed_ || !rooms_.empty() : !full_ && !waiting_.empty();
+  const bool tried = role_ == PairRole::decodes ? changed_ : !full_ && !waiting_.empty();
   if (cut_ || last_prompts_ || finished_ > 0 || tried || !first.batch.prompts.empty() ||
       !last.batch.prompts.empty() || first.parts != last.parts || last.parts.size() != running_.size() ||
       last.batch.decodes != running_.size() || first.batch.decodes != running_.size()) {
