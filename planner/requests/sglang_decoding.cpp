@@ -129,6 +129,8 @@ std::uint64_t SglangScheduler::steps_alike() const {
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   for (const DecidedStep::Part& p : first.parts)
     most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].known());
+  // Mostly there is room for all, whatever each needs exactly.
+  if (running_.size() * (most / knobs_.page_size + 2) <= free_) return most;
   // Nothing is lost for the steps that are decided meanwhile: as many pages are free in each as requests.
   const auto pages_in = [&](std::uint64_t steps) {
     std::uint64_t sum = 0;

@@ -98,10 +98,7 @@ void SglangScheduler::take_firsts(std::vector<Id>& out) {
   firsts_.clear();
 }
 
-void SglangScheduler::has_read(Id id) {
-  requests_[id].read = true;
-  ++arrived_;
-}
+void SglangScheduler::has_read(Id id) { arrived_.push_back(id); }
 
 // [R15] Its receiver has failed: looked for as ends of transfers are.
 void SglangScheduler::give_up(std::uint64_t number) {
@@ -123,7 +120,7 @@ void SglangScheduler::drop_failed(bool with_pages) {
       free_ += pages_of(r.computed);
       --slots_;
     }
-    if (r.read) --arrived_;
+    std::erase(arrived_, id);
     --failing_;
     --live_;
     changed_ = true;
@@ -226,12 +223,12 @@ void SglangScheduler::give_room() {
 // pop_transferred: whoever is whole, in the order in which they had room.
 void SglangScheduler::look_for_read() {
   drop_failed(true);
-  if (arrived_ == 0) return;
-  const auto whole = [&](Id id) { return requests_[id].read; };
-  const auto first = std::stable_partition(comes_.begin(), comes_.end(), [&](Id id) { return !whole(id); });
-  arrived_ = 0;
-  waiting_.insert(waiting_.end(), first, comes_.end());
-  comes_.erase(first, comes_.end());
+  if (arrived_.empty()) return;
+  const auto place = [&](Id id) { return std::find(comes_.begin(), comes_.end(), id); };
+  std::sort(arrived_.begin(), arrived_.end(), [&](Id a, Id b) { return place(a) < place(b); });
+  waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.end());
+  for (const Id id : arrived_) comes_.erase(place(id));
+  arrived_.clear();
   changed_ = true;
 }
 

@@ -32,7 +32,11 @@ double SglangScheduler::first_ratio() const {
 }
 
 std::uint32_t SglangScheduler::pages_of(std::uint64_t tokens) const {
-  return static_cast<std::uint32_t>((tokens + knobs_.page_size - 1) / knobs_.page_size);
+  // Divisions of 64 bits take several times as long, and this is asked of each that runs.
+  const std::uint64_t up = tokens + knobs_.page_size - 1;
+  if (up <= std::numeric_limits<std::uint32_t>::max())
+    return static_cast<std::uint32_t>(up) / knobs_.page_size;
+  return static_cast<std::uint32_t>(up / knobs_.page_size);
 }
 
 std::uint32_t SglangScheduler::clipped(std::uint32_t tokens) const {
@@ -112,19 +116,20 @@ void SglangScheduler::forget(Id id) {
 // Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them. One
 // hash is enough for the pages of a block of text: they differ by their place in it.
 void SglangScheduler::extend_text(Request& r, std::size_t pages) {
+  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63, kPlace = 0xbf58476d1ce4e5b9ULL;  // odd
+  std::size_t i = r.pages.size();
+  if (i >= pages) return;
+  r.pages.resize(pages);
   const std::size_t parts = text_block_ / knobs_.page_size;
   const std::size_t of_prompt = r.prompt / knobs_.page_size;
-  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63, kPlace = 0xbf58476d1ce4e5b9ULL;  // odd
-  const auto add = [&](BlockHash of, std::size_t first, std::size_t end) {
-    for (std::size_t i = first; i < end; ++i) r.pages.push_back(of + kPlace * i);
-  };
-  if (r.pages.capacity() < pages) r.pages.reserve(pages);
   const std::size_t given = std::min({pages, of_prompt, parts * r.text.size()});
-  for (std::size_t i = r.pages.size(); i < given; i = r.pages.size()) {
-    const std::size_t block = i / parts;
-    add(chain_hash(r.text[block], 0), i % parts, std::min(parts, given - block * parts));
+  while (i < given) {
+    const std::size_t block = i / parts, end = std::min(given, (block + 1) * parts);
+    const BlockHash hash = chain_hash(r.text[block], 0);
+    for (; i < end; ++i) r.pages[i] = hash + kPlace * (i - block * parts);
   }
-  if (r.pages.size() < pages) add(chain_hash(kOwn | r.number, 0), r.pages.size(), pages);
+  const BlockHash own = chain_hash(kOwn | r.number, 0);
+  for (; i < pages; ++i) r.pages[i] = own + kPlace * i;
 }
 
 // common.py, evict_from_tree_cache: as many as are asked for, where fewer are free.
