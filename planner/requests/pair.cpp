@@ -72,8 +72,8 @@ void PairPool::look(std::size_t i) {
 void PairPool::come(std::size_t i, PairWayId id, Seconds arrival) {
   std::deque<Coming>& to = coming_[i];
   const auto earlier = [](Seconds a, const Coming& b) { return a < b.arrival; };
-  to.insert(std::upper_bound(to.begin(), to.end(), arrival, earlier), {arrival, id});
-  look(i);
+  const auto at = to.insert(std::upper_bound(to.begin(), to.end(), arrival, earlier), {arrival, id});
+  if (at == to.begin()) look(i);
 }
 
 PairWayId PairPool::take_coming(std::size_t i) {

@@ -267,9 +267,10 @@ void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps) {
   double running = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const Scheduler& s = *groups_[i].scheduler;
+    const double held = s.kv_held();
     running += static_cast<double>(s.running());
-    told.held += s.kv_held();
-    out_.most_held = std::max(out_.most_held, s.kv_held());
+    told.held += held;
+    out_.most_held = std::max(out_.most_held, held);
     told.decodes += batches_[i]->decodes;
     told.prompts += static_cast<std::uint32_t>(batches_[i]->prompts.size());
     told.prompt_tokens += batches_[i]->prompt_tokens();
