@@ -21,10 +21,13 @@ PairPool::PairPool(const PlayedPool& of, ReplicaPool pool,
       schedulers(of.schedulers.size()),
       renewed(of.schedulers.size()),
       engines(of.schedulers.size()),
-      coming(of.schedulers.size()),
       ways(of.schedulers.size()),
       past(of.schedulers.size()),
-      since(of.schedulers.size()) {
+      since(of.schedulers.size()),
+      ends(of.schedulers.size()),
+      arrivals(of.schedulers.size()),
+      begins(of.schedulers.size()),
+      coming_(of.schedulers.size()) {
   for (std::size_t i = 0; i < of.schedulers.size(); ++i) start(i, of.schedulers[i].get(), Seconds(0));
 }
 
@@ -37,27 +40,55 @@ void PairPool::start(std::size_t i, Scheduler* scheduler, Seconds at) {
 }
 
 void PairPool::end(std::size_t i) {
-  merge(past[i], engines[i]->take_served());
+  if (renewed[i] == nullptr)  // its first life
+    past[i] = engines[i]->take_served();
+  else
+    merge(past[i], engines[i]->take_served());
   engines[i].reset();
-  coming[i].clear();
+  coming_[i].clear();
   ways[i].clear();
+  look(i);
 }
 
-void PairPool::come(std::size_t i, PairWayId id, const RequestSlots<PairWay>& all) {
-  std::deque<PairWayId>& to = coming[i];
-  to.insert(std::upper_bound(
-                to.begin(), to.end(), id,
-                [&](PairWayId a, PairWayId b) { return all[a].request.arrival < all[b].request.arrival; }),
-            id);
-}
-
-Seconds PairPool::earliest(std::size_t but) const {
-  Seconds out{kNoPairEvent};
-  for (std::size_t i = 0; i < size(); ++i) {
-    if (i == but || !up(i) || engines[i]->idle() || engines[i]->dead()) continue;
-    out = std::min(out, engines[i]->asleep() ? Seconds(0) : engines[i]->now());
+// Who comes during a step waits for its end. Who comes to an engine with nothing to do does not, although it
+// may have been played to the end of its last step already.
+void PairPool::look(std::size_t i) {
+  Seconds end{kNoPairEvent}, arrival = end, begin = end;
+  if (up(i) && !engines[i]->dead()) {
+    const PlayedEngine& e = *engines[i];
+    if (!coming_[i].empty()) arrival = coming_[i].front().arrival;
+    if (e.open()) {
+      end = e.ends();
+    } else if (!e.asleep() && !e.idle()) {
+      begin = e.now();
+      arrival = std::max(arrival, begin);
+    }
   }
-  return out;
+  ends.set(i, end);
+  arrivals.set(i, arrival);
+  begins.set(i, begin);
+}
+
+void PairPool::come(std::size_t i, PairWayId id, Seconds arrival) {
+  std::deque<Coming>& to = coming_[i];
+  const auto earlier = [](Seconds a, const Coming& b) { return a < b.arrival; };
+  const auto at = to.insert(std::upper_bound(to.begin(), to.end(), arrival, earlier), {arrival, id});
+  if (at == to.begin()) look(i);
+}
+
+PairWayId PairPool::take_coming(std::size_t i) {
+  const PairWayId id = coming_[i].front().id;
+  coming_[i].pop_front();
+  return id;
+}
+
+bool PairPool::comes(std::size_t i, PairWayId id) const {
+  return std::any_of(coming_[i].begin(), coming_[i].end(), [&](const Coming& c) { return c.id == id; });
+}
+
+void PairPool::stay(std::size_t i, PairWayId id) {
+  std::erase_if(coming_[i], [&](const Coming& c) { return c.id == id; });
+  look(i);
 }
 
 PairPlay::PairPlay(const PairParts& parts)
@@ -87,43 +118,28 @@ PairRun PairPlay::run(std::uint64_t requests, const std::function<void(std::uint
   return std::move(out_);
 }
 
-namespace {
-
-struct Next {
-  Seconds at{kNoPairEvent};
-  PairPool* pool = nullptr;
-  std::size_t replica = 0;
-  void earlier(Seconds than, PairPool& p, std::size_t i) {
-    if (than < at) *this = {than, &p, i};
-  }
-};
-
-}  // namespace
-
-// The earliest of all; of equally early ones ends of hand-offs, then who comes to an engine, then replicas
-// that die or are back, then routers and what is sent, then engines: first those that decode, as they tell
-// the others of room.
+// The earliest of all; of equally early ones ends of stretches, then ends of hand-offs, then who comes to an
+// engine, then replicas that die or are back, then routers and what is sent, then engines that begin: first
+// those that decode, as they tell the others of room.
 bool PairPlay::next_event() {
-  Next comes, plays;
-  for (PairPool* p : {&decode_, &prefill_}) {
-    for (std::size_t i = 0; i < p->size(); ++i) {
-      if (!p->up(i) || p->engines[i]->dead()) continue;
-      const Seconds now = p->engines[i]->now();
-      if (p->plays(i)) plays.earlier(now, *p, i);
-      if (p->coming[i].empty()) continue;
-      const Seconds arrival = ways_[p->coming[i].front()].request.arrival;
-      comes.earlier(p->plays(i) ? std::max(now, arrival) : arrival, *p, i);
-    }
-  }
+  const auto earlier = [&](FirstDue PairPool::*of) -> PairPool& {
+    return (prefill_.*of).time() < (decode_.*of).time() ? prefill_ : decode_;
+  };
+  PairPool& ends = earlier(&PairPool::ends);
+  PairPool& comes = earlier(&PairPool::arrivals);
+  PairPool& begins = earlier(&PairPool::begins);
   const Seconds sends = more_ ? load_.arrivals->next_time() : Seconds(kNoPairEvent);
   const Seconds between = between_.empty() ? Seconds(kNoPairEvent) : between_.top().at;
   const Seconds fails = next_failure();
-  const Seconds first = std::min({links_.next(), comes.at, fails, between, sends, plays.at});
+  const Seconds first = std::min(
+      {ends.ends.time(), links_.next(), comes.arrivals.time(), fails, between, sends, begins.begins.time()});
   if (first.value == kNoPairEvent) return false;
-  if (links_.next() == first) {
+  if (ends.ends.time() == first) {
+    touch(ends, ends.ends.which(), first);
+  } else if (links_.next() == first) {
     end_transfer();
-  } else if (comes.at == first) {
-    arrive(*comes.pool, comes.replica);
+  } else if (comes.arrivals.time() == first) {
+    arrive(comes, comes.arrivals.which());
   } else if (fails == first) {
     happen(events_[next_event_++]);
   } else if (between == first) {
@@ -131,7 +147,7 @@ bool PairPlay::next_event() {
   } else if (sends == first) {
     send();
   } else {
-    play(*plays.pool, plays.replica);
+    begin(begins, begins.begins.which());
   }
   return true;
 }
@@ -174,9 +190,15 @@ double PairPlay::waiting_in(const PairPool& pool) const {
 }
 
 void PairPlay::arrive(PairPool& pool, std::size_t i) {
-  const PairWayId id = pool.coming[i].front();
-  pool.coming[i].pop_front();
-  if (take(pool, i, id)) {
+  // Whoever comes into a stretch waits for the end of the step that is under way.
+  if (pool.engines[i]->open()) {
+    touch(pool, i, pool.arrivals.time());
+    return;
+  }
+  const PairWayId id = pool.take_coming(i);
+  const bool is_taken = take(pool, i, id);
+  pool.look(i);
+  if (is_taken) {
     taken(pool, id);
     return;
   }
@@ -189,17 +211,19 @@ void PairPlay::arrive(PairPool& pool, std::size_t i) {
 
 bool PairPlay::take(PairPool& pool, std::size_t i, PairWayId id) {
   PairWay& w = ways_[id];
-  TraceRequest asked = w.request;
+  const std::int64_t output = w.request.output;
   if (&pool == &prefill_) {
-    asked.output = 1;  // and the answer is thrown away, or goes with the cache
+    w.request.output = 1;  // and the answer is thrown away, or goes with the cache
     w.number = prefill_.ways[i].size();
     w.came = true;
   } else {
     w.number_to = decode_.ways[i].size();
   }
-  if (!pool.engines[i]->take(asked, w.arrival.time)) return false;
+  const bool is_taken = pool.engines[i]->take(w.request, w.arrival.time);
+  w.request.output = output;
+  if (!is_taken) return false;
   pool.ways[i].push_back(id);
-  pool.router.took(i, static_cast<double>(asked.input));
+  pool.router.took(i, static_cast<double>(w.request.input));
   return true;
 }
 
@@ -212,15 +236,17 @@ void PairPlay::prefilled(std::size_t i, const AnsweredRequest& a) {
   computed(id);
 }
 
-// Steps that begin before anything may change what the engine computes.
-void PairPlay::play(PairPool& pool, std::size_t i) {
-  Seconds until{kNoPairEvent};
-  if (!pool.coming[i].empty()) until = ways_[pool.coming[i].front()].request.arrival;
-  until = std::min(until, this->until(pool, i));
-  if (load_.closed) until = std::min(until, decode_.earliest(i) + load_.path);
-  if (!failures_.all.empty()) until = std::min(until, next_loss(i));
-  pool.engines[i]->play(until);
+void PairPlay::begin(PairPool& pool, std::size_t i) {
+  pool.engines[i]->begin();
   went_on(pool, i);
+  pool.look(i);
+}
+
+void PairPlay::touch(PairPool& pool, std::size_t i, Seconds at) {
+  if (!pool.engines[i]->open()) return;
+  pool.engines[i]->end(at);
+  went_on(pool, i);
+  pool.look(i);
 }
 
 const std::vector<std::pair<PairWayId, std::uint32_t>>& PairPlay::take_reads(std::size_t i) {
@@ -260,12 +286,14 @@ void PairPlay::handed_over(PairWayId id, Seconds at) {
   w.there = at;
   w.handed = true;
   const auto [to, reader] = readers_[id];
+  touch(decode_, to, at);
   decode_.schedulers[to]->has_read(reader);
   decode_.wake(to, at);
   release(w.from, w.number, at);
 }
 
 void PairPlay::release(std::size_t i, std::uint64_t number, Seconds at) {
+  touch(prefill_, i, at);
   const PlayedEngine& from = *prefill_.engines[i];
   const bool at_once = (from.idle() || from.asleep()) && from.now() <= at;
   prefill_.schedulers[i]->was_read(number, at_once);

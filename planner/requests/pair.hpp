@@ -72,9 +72,10 @@ struct PairRun {
 
 /// [R12] Plays `requests` of them at most through both pools, to the end of the last. Schedulers are those of
 /// engines of pairs, of equal max_model_len: who is refused by one would be by both. Otherwise as
-/// play_cluster(), but each step is an event of its own. [R14] Of engines that send prompts as they compute
-/// them to who has room for them, who is refused by one is answered by neither. [R15] Who loses a replica, or
-/// what was computed for it, begins anew at once, or waits until a replica of either pool is up.
+/// play_cluster(), but nobody's stretch of steps is cut by what other engines do. [R14] Of engines that send
+/// prompts as they compute them to who has room for them, who is refused by one is answered by neither. [R15]
+/// Who loses a replica, or what was computed for it, begins anew at once, or waits until a replica of either
+/// pool is up.
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
                   const std::function<void(std::uint64_t done)>& step, const PairFailures& failures = {});

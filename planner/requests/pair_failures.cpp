@@ -35,15 +35,12 @@ Seconds PairPlay::next_failure() const {
   return over || next_event_ == events_.size() ? Seconds(kNoPairEvent) : events_[next_event_].time;
 }
 
-// Nobody is sent again before, by the way or at once, while replica i decodes.
-Seconds PairPlay::next_loss(std::size_t i) const {
-  Seconds out = next_failure();
-  if (!between_.empty()) out = std::min(out, between_.top().at);
-  return doomed_ > 0 ? std::min(out, decode_.earliest(i)) : out;
-}
-
 void PairPlay::happen(const Event& e) {
   PairPool& pool = *e.pool;
+  // Who is answered in a step that is under way is answered, whatever becomes of others.
+  for (PairPool* p : {&decode_, &prefill_})
+    for (std::size_t i = 0; i < p->size(); ++i)
+      if (p->up(i)) touch(*p, i, e.time);
   if (!e.up) {
     go_down(pool, e.replica, e.time);
     return;
@@ -145,7 +142,6 @@ void PairPlay::forget(PairWayId id, bool answered) {
     out_.tokens_read += w.tokens;
   else
     out_.lost_tokens += static_cast<double>(w.tokens) - w.cut;
-  if (w.doomed) --doomed_;
   ways_.forget(id);
 }
 

@@ -3,18 +3,18 @@
 
 #include <deque>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <queue>
 #include <utility>
 #include <vector>
 
+#include "planner/requests/first_due.hpp"
 #include "planner/requests/pair.hpp"
 #include "planner/requests/request_slots.hpp"
 
 namespace shardline {
 
-constexpr double kNoPairEvent = std::numeric_limits<double>::infinity();
+constexpr double kNoPairEvent = FirstDue::kNever;
 
 /// Of a request that is on its way through both pools: one attempt to answer it.
 struct PairWay {
@@ -33,32 +33,32 @@ struct PairWay {
   bool computed = false, at_decode = false, handed = false;
   bool one_sided = false;   // [R14] one server of the two is not asked, as the other one refuses it
   bool cache_gone = false;  // its replica that prefilled is
-  bool doomed = false;      // therefore it will fail, at a time that is not known
   bool lost = false;        // sent again as another attempt: what engines still hold for it is to be freed
 };
 using PairWayId = RequestSlots<PairWay>::Id;
 
-/// One of both pools, played.
+/// One of both pools, played. Whoever changes what a replica's engine has, or reads it, ends the stretch of
+/// steps that it may be in first (PairPlay::touch), and looks for what comes next there (look()) when done.
 class PairPool {
  public:
   PairPool(const PlayedPool& of, ReplicaPool which,
            std::function<void(std::size_t, const AnsweredRequest&)> answered);
   std::size_t size() const { return engines.size(); }
   bool up(std::size_t i) const { return engines[i] != nullptr; }
-  bool plays(std::size_t i) const {
-    return up(i) && !engines[i]->idle() && !engines[i]->asleep() && !engines[i]->dead();
-  }
-  /// Nobody but who comes later is answered before by others than `but`. Who sleeps may go on at any time.
-  Seconds earliest(std::size_t but) const;
+  /// Sees what is next at replica i after anything has happened there.
+  void look(std::size_t i);
   void wake(std::size_t i, Seconds at) {
     if (engines[i]->asleep()) engines[i]->wake(at);
+    look(i);
   }
   /// [R15] Replica i has an empty engine; it is gone.
   void start(std::size_t i, Scheduler* scheduler, Seconds at);
   void end(std::size_t i);
-  /// Who comes to replica i, in the order of arrival.
-  void come(std::size_t i, PairWayId id, const RequestSlots<PairWay>& ways);
-  void stay(std::size_t i, PairWayId id) { std::erase(coming[i], id); }
+  /// Who comes to replica i, in the order of arrival; who does not any more.
+  void come(std::size_t i, PairWayId id, Seconds arrival);
+  PairWayId take_coming(std::size_t i);
+  bool comes(std::size_t i, PairWayId id) const;
+  void stay(std::size_t i, PairWayId id);
 
   const ReplicaPool which;
   const StepTimes& times;
@@ -67,10 +67,18 @@ class PairPool {
   std::vector<Scheduler*> schedulers;
   std::vector<std::unique_ptr<Scheduler>> renewed;     // of replicas that are back
   std::vector<std::unique_ptr<PlayedEngine>> engines;  // nullptr: down
-  std::vector<std::deque<PairWayId>> coming;           // to each replica, in order
   std::vector<std::vector<PairWayId>> ways;            // by replica and number there
   std::vector<ServedRequests> past;                    // what replicas served before they died
   std::vector<Seconds> since;                          // when each began
+  // By replica: a stretch ends, somebody comes (or ends a stretch by it), steps begin.
+  FirstDue ends, arrivals, begins;
+
+ private:
+  struct Coming {
+    Seconds arrival;
+    PairWayId id;
+  };
+  std::vector<std::deque<Coming>> coming_;  // to each replica, in order
 };
 
 /// Of what a pair is played.
@@ -122,9 +130,7 @@ class PairPlay {
   virtual bool may_refuse(const PairPool& pool, const PairWay& way) const = 0;
   virtual void computed(PairWayId id) = 0;
   virtual void pass(const Between& b) = 0;
-  /// Until when nothing but who comes changes what engine i of the pool decides.
-  virtual Seconds until(const PairPool& pool, std::size_t i) const = 0;
-  /// Engine i of the pool has gone on.
+  /// Engine i of the pool has decided steps, or some of its steps have ended.
   virtual void went_on(const PairPool& pool, std::size_t i) = 0;
   /// Of who is answered: the parts of its TTFT, and whether the engines would have given it up.
   virtual void note_parts(const PairWay& way, Seconds first) = 0;
@@ -136,6 +142,8 @@ class PairPlay {
   virtual void free_lost(PairWayId id, Seconds now) = 0;
 
   double waiting_in(const PairPool& pool) const;
+  /// At `at` somebody looks at replica i, or something happens to it: the step that is under way is known.
+  void touch(PairPool& pool, std::size_t i, Seconds at);
   /// Who has begun to read at replica i, or has room, since this was asked last: tokens of each.
   const std::vector<std::pair<PairWayId, std::uint32_t>>& take_reads(std::size_t i);
   void begin_transfer(Seconds at, PairWayId id, std::uint32_t tokens);
@@ -161,7 +169,6 @@ class PairPlay {
   RequestSlots<PairWay> ways_;
   std::priority_queue<Between, std::vector<Between>, std::greater<>> between_;
   std::vector<std::pair<std::size_t, Scheduler::Id>> readers_;  // by way
-  std::uint64_t doomed_ = 0;
   bool more_ = true;
   PairRun out_;
 
@@ -181,7 +188,7 @@ class PairPlay {
   void arrive(PairPool& pool, std::size_t i);
   bool take(PairPool& pool, std::size_t i, PairWayId id);
   void prefilled(std::size_t i, const AnsweredRequest& a);
-  void play(PairPool& pool, std::size_t i);
+  void begin(PairPool& pool, std::size_t i);
   void end_transfer();
   void handed_over(PairWayId id, Seconds at);
   void leave(std::size_t i, const AnsweredRequest& a);
@@ -191,7 +198,6 @@ class PairPlay {
   void plan_failures();
   static void name_text(PairWay& way);
   Seconds next_failure() const;
-  Seconds next_loss(std::size_t i) const;
   void fail(PairWayId id, Seconds at);
   void happen(const Event& e);
   void go_down(PairPool& pool, std::size_t i, Seconds at);

@@ -22,7 +22,8 @@ class ReadingPair : public PairPlay {
     const std::size_t to = first.router.route(way.request, now);
     (local ? way.to : way.from) = to;
     way.at_decode = local;
-    first.come(to, add(std::move(way)), ways_);
+    const Seconds arrival = way.request.arrival;
+    first.come(to, add(std::move(way)), arrival);
   }
 
   double waiting() const override { return waiting_in(prefill_) + waiting_in(decode_); }
@@ -45,29 +46,13 @@ class ReadingPair : public PairPlay {
     w.request.arrival = b.at + load_.path;
     w.to = decode_.router.route(w.request, b.at);
     w.at_decode = true;
-    decode_.come(w.to, b.way, ways_);
-  }
-
-  // Nobody comes to the pool that decodes but by way of the other one, unless prompts may stay there.
-  Seconds until(const PairPool& pool, std::size_t i) const override {
-    Seconds until{kNoPairEvent};
-    if (more_) {
-      const bool at_once = &pool == &prefill_ || max_local_prefill_ > 0;
-      until = std::min(until, load_.arrivals->next_time() + load_.path * (at_once ? 1.0 : 2.0));
-    }
-    if (&pool == &prefill_) return std::min(until, links_.earliest_of_sender(i));
-    until =
-        std::min({until, prefill_.earliest(prefill_.size()) + load_.path, links_.earliest_of_receiver(i)});
-    if (!between_.empty()) until = std::min(until, between_.top().at + load_.path);
-    for (std::size_t p = 0; p < prefill_.size(); ++p)
-      if (!prefill_.coming[p].empty())
-        until = std::min(until, ways_[prefill_.coming[p].front()].request.arrival + load_.path);
-    return until;
+    decode_.come(w.to, b.way, w.request.arrival);
   }
 
   void went_on(const PairPool& pool, std::size_t i) override {
     if (&pool != &decode_) return;
-    for (const auto& [id, tokens] : take_reads(i)) {
+    const auto began = take_reads(i);  // one that fails at once ends the engine's stretch, and is here again
+    for (const auto& [id, tokens] : began) {
       PairWay& w = ways_[id];
       w.all_sent = true;
       if (w.cache_gone)
@@ -98,16 +83,10 @@ class ReadingPair : public PairPlay {
     w.cut = 0;
     w.there = at;
     const auto [to, reader] = readers_[id];
+    touch(decode_, to, at);
     const bool here = decode_.schedulers[to]->read_fails(reader);
     decode_.wake(to, at);
     if (here) ++out_.recomputed;
-    doom(w, !here);
-  }
-
-  void doom(PairWay& w, bool is) {
-    if (w.doomed == is) return;
-    w.doomed = is;
-    is ? ++doomed_ : --doomed_;
   }
 
   bool loses(const PairPool& pool, PairWayId id, Seconds now) override {
@@ -125,10 +104,7 @@ class ReadingPair : public PairPlay {
     }
     w.cache_gone = true;
     if (w.lost || w.handed) return false;
-    if (w.all_sent)
-      fail_read(id, now);
-    else
-      doom(w, true);
+    if (w.all_sent) fail_read(id, now);
     return false;
   }
 

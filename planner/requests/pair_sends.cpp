@@ -29,9 +29,10 @@ class SendingPair : public PairPlay {
     const bool computes = prefill_.schedulers[from]->takes(prompt);
     way.at_decode = true;
     way.one_sided = !answers || !computes;
+    const Seconds arrival = way.request.arrival;
     const PairWayId id = add(std::move(way));
-    if (answers || !computes) prefill_.come(from, id, ways_);
-    if (computes) decode_.come(to, id, ways_);
+    if (answers || !computes) prefill_.come(from, id, arrival);
+    if (computes) decode_.come(to, id, arrival);
   }
 
   // Who waits where it is prefilled waits in the other pool, too.
@@ -55,38 +56,6 @@ class SendingPair : public PairPlay {
       free_lost(b.way, b.at);
   }
 
-  // To a replica that decodes only the end of a hand-off, or who comes, brings anything. A part of a cache
-  // goes when its step has ended, and its way takes a fixed time at least.
-  Seconds until(const PairPool& pool, std::size_t i) const override {
-    Seconds until{kNoPairEvent};
-    if (&pool == &prefill_) return until;  // steps with prompts are played one by one
-    if (more_) until = load_.arrivals->next_time() + load_.path;
-    return std::min({until, links_.earliest_of_receiver(i), next_part(i) + fixed_});
-  }
-
-  // No part goes before, but for those that are on their way; whatever else than replica i goes on.
-  Seconds next_part(std::size_t i) const {
-    Seconds part{kNoPairEvent};
-    if (!between_.empty()) part = between_.top().at;
-    for (std::size_t p = 0; p < prefill_.size(); ++p) {
-      if (!prefill_.coming[p].empty())
-        part = std::min(part, ways_[prefill_.coming[p].front()].request.arrival);
-      if (!prefill_.up(p) || prefill_.engines[p]->idle()) continue;
-      // One that sleeps does so until it has pages again, or somebody has room.
-      part = std::min(part, prefill_.plays(p) ? prefill_.engines[p]->now() : next_room(i));
-    }
-    return part;
-  }
-
-  Seconds next_room(std::size_t i) const {
-    Seconds room = links_.earliest();
-    for (std::size_t d = 0; d < decode_.size(); ++d) {
-      if (d != i && decode_.plays(d)) room = std::min(room, decode_.engines[d]->now());
-      if (!decode_.coming[d].empty()) room = std::min(room, ways_[decode_.coming[d].front()].request.arrival);
-    }
-    return room;
-  }
-
   void went_on(const PairPool& pool, std::size_t i) override {
     if (&pool == &decode_)
       give_rooms(i);
@@ -104,6 +73,7 @@ class SendingPair : public PairPlay {
 
   void tell_room(PairWayId id, Seconds at) {
     const PairWay& w = ways_[id];
+    touch(prefill_, w.from, at);
     prefill_.schedulers[w.from]->has_room(w.number);
     prefill_.wake(w.from, at);
   }
@@ -133,9 +103,9 @@ class SendingPair : public PairPlay {
 
   // Where it is to be refused.
   bool loses_one_sided(const PairPool& pool, PairWayId id) {
-    PairPool& other = &pool == &prefill_ ? decode_ : prefill_;
-    const std::deque<PairWayId>& coming = other.coming[&pool == &prefill_ ? ways_[id].to : ways_[id].from];
-    if (std::find(coming.begin(), coming.end(), id) != coming.end()) return false;
+    const bool comes =
+        &pool == &prefill_ ? decode_.comes(ways_[id].to, id) : prefill_.comes(ways_[id].from, id);
+    if (comes) return false;
     forget(id);
     return true;
   }
@@ -174,7 +144,9 @@ class SendingPair : public PairPlay {
     }
     if (!w.room) {
       if (w.came) {
+        touch(prefill_, w.from, now);
         prefill_.schedulers[w.from]->lose_room(w.number);
+        prefill_.look(w.from);
         prefill_.router.answers(w.from, static_cast<double>(w.request.input), now);
       } else {
         prefill_.stay(w.from, id);
@@ -192,10 +164,10 @@ class SendingPair : public PairPlay {
     const PairWay& w = ways_[id];
     if (!w.cache_gone) {
       release(w.from, w.number, now);
-    } else if (std::find(decode_.coming[w.to].begin(), decode_.coming[w.to].end(), id) !=
-               decode_.coming[w.to].end()) {
+    } else if (decode_.comes(w.to, id)) {
       decode_.stay(w.to, id);
     } else {
+      touch(decode_, w.to, now);
       decode_.schedulers[w.to]->give_up(w.number_to);
       decode_.wake(w.to, now);
       decode_.router.answers(w.to, static_cast<double>(w.request.input), now);

@@ -84,6 +84,7 @@ void PlayedEngine::hold(Seconds from, Seconds to) {
 }
 
 bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
+  SL_CHECK(!open(), "nobody comes in the middle of a stretch");
   SL_CHECK(request.arrival <= now_ || idle() || asleep_, "who comes during a step waits for its end");
   if (request.arrival > now_) {
     hold(now_, request.arrival);
@@ -143,13 +144,13 @@ void PlayedEngine::decide() {
   const std::size_t depth = groups_.front().scheduler->depth();
   while (steps_.size() < depth) {
     deal();
-    std::vector<char> works;
+    works_.clear();
     for (Group& g : groups_) {
-      works.push_back(g.scheduler->schedule() ? 1 : 0);
+      works_.push_back(g.scheduler->schedule() ? 1 : 0);
       take_firsts(g);
     }
-    if (std::count(works.begin(), works.end(), 1) == 0) return;
-    steps_.push_back(std::move(works));
+    if (std::count(works_.begin(), works_.end(), 1) == 0) return;
+    steps_.push_back(std::move(works_));
   }
 }
 
@@ -167,12 +168,17 @@ void PlayedEngine::take_firsts(Group& group) {
 }
 
 void PlayedEngine::play(Seconds until) {
+  begin();
+  end(until);
+}
+
+void PlayedEngine::begin() {
   decided_at_ = now_;
-  SL_CHECK(!idle(), "an engine that is played has requests");
+  SL_CHECK(!open() && !idle(), "an engine that begins with steps has requests, and none under way");
   decide();
   if (!steps_.empty()) {
     tries_ = 0;
-    step(std::min(until, dies_));
+    step();
     return;
   }
   if (idle()) return;  // somebody had all of its answer with its cache
@@ -207,50 +213,64 @@ void PlayedEngine::look_at_groups() {
     batches_[i] = steps_.front()[i] != 0 ? &groups_[i].scheduler->front() : &kNothing;
 }
 
-void PlayedEngine::step(Seconds until) {
+// Of several steps nobody knows yet how many are played; a single one ends at once, with what comes of it.
+void PlayedEngine::step() {
   look_at_groups();
-  const bool prompts =
+  prompts_ =
       std::any_of(batches_.begin(), batches_.end(), [](const StepBatch* b) { return !b->prompts.empty(); });
-  DecodeStretch stretch{Seconds(0), Seconds(0), 1};
-  std::uint64_t steps = 1;
-  if (prompts) {
-    stretch.start = step_of_groups(times_, batches_);
+  stretch_ = {Seconds(0), Seconds(0), 1};
+  open_ = 1;
+  if (prompts_) {
+    stretch_.start = step_of_groups(times_, batches_);
   } else {
-    stretch = stretch_of_groups(times_, batches_);
-    if (jump_) steps = std::min(stretch.steps, steps_alike());
-    steps = steps_until(stretch, until - now_, steps);
+    stretch_ = stretch_of_groups(times_, batches_);
+    if (jump_) open_ = std::min(stretch_.steps, steps_alike());
+    open_ = steps_until(stretch_, dies_ - now_, open_);
   }
+  if (ends() > dies_ && --open_ == 0)
+    die();
+  else if (open_ == 1)
+    end_open();
+}
+
+Seconds PlayedEngine::ends() const { return now_ + length(stretch_, open_); }
+
+void PlayedEngine::end(Seconds at) {
+  if (!open()) return;
+  open_ = steps_until(stretch_, at - now_, open_);
+  end_open();
+}
+
+void PlayedEngine::end_open() {
   const Seconds from = now_;
-  if (from + length(stretch, steps) > dies_ && --steps == 0) {
-    die(prompts);
-    return;
-  }
-  now_ = from + length(stretch, steps);
+  const std::uint64_t steps = std::exchange(open_, 0);
+  now_ = from + length(stretch_, steps);
   hold(from, now_);
-  account(from, length(stretch, steps), steps, prompts);
-  const std::vector<char> works = std::move(steps_.front());
+  account(from, length(stretch_, steps), steps);
+  works_ = std::move(steps_.front());
   steps_.pop_front();
   for (std::size_t i = 0; i < groups_.size(); ++i)
-    if (works[i] != 0) finish(groups_[i], from, stretch, steps);
+    if (works_[i] != 0) finish(groups_[i], from, steps);
 }
 
 // In the middle of a step.
-void PlayedEngine::die(bool prompts) {
+void PlayedEngine::die() {
   const Seconds from = now_;
   now_ = dies_;
   dead_ = true;
-  account(from, now_ - from, 0, prompts);
+  account(from, now_ - from, 0);
 }
 
 // What a step that has been played up to now_ adds to what is told.
-void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps, bool prompts) {
+void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps) {
   PlayedStep told{from, now_, steps};
   double running = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const Scheduler& s = *groups_[i].scheduler;
+    const double held = s.kv_held();
     running += static_cast<double>(s.running());
-    told.held += s.kv_held();
-    out_.most_held = std::max(out_.most_held, s.kv_held());
+    told.held += held;
+    out_.most_held = std::max(out_.most_held, held);
     told.decodes += batches_[i]->decodes;
     told.prompts += static_cast<std::uint32_t>(batches_[i]->prompts.size());
     told.prompt_tokens += batches_[i]->prompt_tokens();
@@ -258,38 +278,37 @@ void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps, bool
   told.held /= static_cast<double>(groups_.size());
   told.waiting = waiting();
   out_.busy += took;
-  if (prompts) out_.prompting += took;
+  if (prompts_) out_.prompting += took;
   out_.held += told.held * took.value;
   out_.running += running * took.value;
-  out_.series.add(from, now_, {running, static_cast<double>(told.waiting), told.held, prompts});
+  out_.series.add(from, now_, {running, static_cast<double>(told.waiting), told.held, prompts_});
   if (stepped_) stepped_(told);
   out_.end = now_;
   out_.steps += steps;
   ++out_.events;
 }
 
-void PlayedEngine::finish(Group& group, Seconds from, const DecodeStretch& stretch, std::uint64_t steps) {
+void PlayedEngine::finish(Group& group, Seconds from, std::uint64_t steps) {
   const Scheduler::Ended ended = group.scheduler->finish_steps(steps);
   for (const Scheduler::Id id : ended.before) group.requests[id].last = from;
   std::uint32_t steady = ended.others;  // requests whose last token came at the end of the step before
-  for (const Scheduler::Id id : ended.named) steady += token(group, id, from, stretch, steps) ? 1 : 0;
-  add(out_.itl, stretch.start, stretch.slope, steps, steady);
+  for (const Scheduler::Id id : ended.named) steady += token(group, id, from, steps) ? 1 : 0;
+  add(out_.itl, stretch_.start, stretch_.slope, steps, steady);
 }
 
 // A token at the end of the first step of a stretch, and of each that follows; whether all of them came one
 // step after the one before.
-bool PlayedEngine::token(Group& group, Scheduler::Id id, Seconds from, const DecodeStretch& stretch,
-                         std::uint64_t steps) {
+bool PlayedEngine::token(Group& group, Scheduler::Id id, Seconds from, std::uint64_t steps) {
   Times& t = group.requests[id];
   const bool steady = t.any && t.last == from;
-  const Seconds first = from + stretch.start;
+  const Seconds first = from + stretch_.start;
   if (t.any && !steady) {
     out_.itl.add((first - t.last).value);
-    add(out_.itl, stretch.start + stretch.slope, stretch.slope, steps - 1, 1);
+    add(out_.itl, stretch_.start + stretch_.slope, stretch_.slope, steps - 1, 1);
   }
   if (!t.any) {  // what was read is answered in steps that only decode
     t.first = first;
-    add(out_.itl, stretch.start + stretch.slope, stretch.slope, steps - 1, 1);
+    add(out_.itl, stretch_.start + stretch_.slope, stretch_.slope, steps - 1, 1);
   }
   t.any = true;
   t.last = now_;

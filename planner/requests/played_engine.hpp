@@ -85,6 +85,15 @@ class PlayedEngine {
   /// Plays the next event of an engine that is not idle: steps that are alike, as many as begin before
   /// `until`. An engine in which everybody lost its blocks decides again.
   void play(Seconds until);
+  /// The same in two parts, for those who do not know until when nothing changes: begins the event, and a
+  /// stretch of several steps stays open. Its last step is then the one that is under way at `at`, not before
+  /// now(), or that ends there; nothing where none is open. Meanwhile nobody else touches the engine or its
+  /// schedulers (take() checks it), and now() is when the stretch began.
+  void begin();
+  void end(Seconds at);
+  bool open() const { return open_ > 0; }
+  /// When an open stretch ends unless it is ended before.
+  Seconds ends() const;
 
   const ServedRequests& served() const { return out_; }
   /// What was served, up to now.
@@ -112,18 +121,19 @@ class PlayedEngine {
     std::uint64_t number = 0;
   };
 
-  static bool idle(const Scheduler& s) { return s.running() + s.waiting() == 0 && s.decided() == 0; }
+  static bool idle(const Scheduler& s) { return s.decided() == 0 && s.running() + s.waiting() == 0; }
   bool give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number);
   void deal();
   void decide();
   void take_firsts(Group& group);
   void look_at_groups();
   std::uint64_t steps_alike() const;
-  void step(Seconds until);
-  void die(bool prompts);
-  void account(Seconds from, Seconds took, std::uint64_t steps, bool prompts);
-  void finish(Group& group, Seconds from, const DecodeStretch& stretch, std::uint64_t steps);
-  bool token(Group& group, Scheduler::Id id, Seconds from, const DecodeStretch& stretch, std::uint64_t steps);
+  void step();
+  void end_open();
+  void die();
+  void account(Seconds from, Seconds took, std::uint64_t steps);
+  void finish(Group& group, Seconds from, std::uint64_t steps);
+  bool token(Group& group, Scheduler::Id id, Seconds from, std::uint64_t steps);
   void leave(Group& group, Scheduler::Id id);
   void hold(Seconds from, Seconds to);
 
@@ -137,7 +147,11 @@ class PlayedEngine {
   const Stepped stepped_;
   // Steps that are decided and have not ended, and which groups compute something in each: at least one.
   std::deque<std::vector<char>> steps_;
+  std::vector<char> works_;                // of the step that ended last: the next one takes its memory
   std::vector<const StepBatch*> batches_;  // of the first of them, by group
+  DecodeStretch stretch_;                  // of the steps that are open
+  std::uint64_t open_ = 0;
+  bool prompts_ = false;
   std::vector<GroupRouter::Counts> counts_;
   std::vector<Scheduler::Id> firsts_;
   std::uint64_t taken_ = 0;

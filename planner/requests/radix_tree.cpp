@@ -1,18 +1,29 @@
 #include "planner/requests/radix_tree.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "sim/base/error.hpp"
 
 namespace shardline {
 
-RadixTree::RadixTree() : nodes_(1) { nodes_[0].locks = 1; }
+RadixTree::RadixTree() : nodes_(1), children_(64) { nodes_[0].locks = 1; }
 
+// The root where there is none.
+RadixNode RadixTree::child(RadixNode parent, std::span<const std::uint64_t> text) const {
+  return children_.find(key(parent, text.front()));
+}
+
+// Most texts are alike for long, and such are compared by the piece.
 std::size_t RadixTree::shared(const Node& node, std::span<const std::uint64_t> text) {
+  constexpr std::size_t kPiece = 16;
   const std::size_t most = std::min(node.text.size(), text.size());
-  const auto end = node.text.begin() + static_cast<std::ptrdiff_t>(most);
-  return static_cast<std::size_t>(std::mismatch(node.text.begin(), end, text.begin()).first -
-                                  node.text.begin());
+  const std::uint64_t* const kept = node.text.data();
+  std::size_t same = 0;
+  while (same + kPiece <= most && std::equal(kept + same, kept + same + kPiece, text.data() + same))
+    same += kPiece;
+  while (same < most && kept[same] == text[same]) ++same;
+  return same;
 }
 
 RadixTree::Match RadixTree::match(std::span<const std::uint64_t> text) {
@@ -20,30 +31,29 @@ RadixTree::Match RadixTree::match(std::span<const std::uint64_t> text) {
   Match out;
   touch(0, now);
   while (out.pages < text.size()) {
-    const auto found = nodes_[out.node].children.find(text[out.pages]);
-    if (found == nodes_[out.node].children.end()) break;
-    const RadixNode child = found->second;
-    touch(child, now);
-    const std::size_t length = shared(nodes_[child], text.subspan(out.pages));
+    const RadixNode next = child(out.node, text.subspan(out.pages));
+    if (next == 0) break;
+    touch(next, now);
+    const std::size_t length = shared(nodes_[next], text.subspan(out.pages));
     out.pages += length;
-    if (length < nodes_[child].text.size()) {
-      out.node = split(child, length);
+    if (length < nodes_[next].text.size()) {
+      out.node = split(next, length);
       break;
     }
-    out.node = child;
+    out.node = next;
   }
   return out;
 }
 
-std::uint64_t RadixTree::insert(std::span<const std::uint64_t> text) {
+RadixTree::Match RadixTree::insert(std::span<const std::uint64_t> text) {
   const std::uint64_t now = ++clock_;
   RadixNode at = 0;
   touch(at, now);
   std::uint64_t done = 0;
   while (done < text.size()) {
-    const auto found = nodes_[at].children.find(text[done]);
-    if (found == nodes_[at].children.end()) break;
-    at = found->second;
+    const RadixNode next = child(at, text.subspan(done));
+    if (next == 0) break;
+    at = next;
     touch(at, now);
     const std::size_t length = shared(nodes_[at], text.subspan(done));
     done += length;
@@ -51,10 +61,16 @@ std::uint64_t RadixTree::insert(std::span<const std::uint64_t> text) {
   }
   if (done < text.size()) {
     const auto rest = text.subspan(done);
-    add(at, {rest.begin(), rest.end()});
+    at = add(at, {rest.begin(), rest.end()});
     evictable_ += rest.size();
   }
-  return done;
+  return {at, done};
+}
+
+void RadixTree::ask(RadixNode node) {
+  const std::uint64_t now = ++clock_;
+  for (; node != 0; node = nodes_[node].parent) touch(node, now);
+  touch(0, now);
 }
 
 void RadixTree::lock(RadixNode node) {
@@ -64,7 +80,6 @@ void RadixTree::lock(RadixNode node) {
       evictable_ -= n.text.size();
       locked_ += n.text.size();
     }
-    set_leaf(node);
   }
 }
 
@@ -76,25 +91,49 @@ void RadixTree::unlock(RadixNode node) {
       evictable_ += n.text.size();
       locked_ -= n.text.size();
     }
-    set_leaf(node);
+    queue(node);
   }
 }
 
 std::uint64_t RadixTree::evict(std::uint64_t pages) {
   std::uint64_t lost = 0;
   while (lost < pages && !leaves_.empty()) {
-    const RadixNode node = leaves_.begin()->second;
-    leaves_.erase(leaves_.begin());
-    Node& n = nodes_[node];
+    const Leaf leaf = leaves_.front();
+    std::pop_heap(leaves_.begin(), leaves_.end(), std::greater<>());
+    leaves_.pop_back();
+    if (!can_be_lost(leaf)) continue;
+    Node& n = nodes_[leaf.node];
     const RadixNode parent = n.parent;
     lost += n.text.size();
     evictable_ -= n.text.size();
-    nodes_[parent].children.erase(n.text.front());
+    children_.erase(key(parent, n.text.front()));
+    --nodes_[parent].children;
     n = {};
-    unused_.push_back(node);
-    if (parent != 0) set_leaf(parent);
+    unused_.push_back(leaf.node);
+    if (parent != 0) queue(parent);
   }
   return lost;
+}
+
+// If not it is out of line: it comes in again when it can be. Those that are lost were never asked for.
+bool RadixTree::can_be_lost(const Leaf& leaf) {
+  Node& n = nodes_[leaf.node];
+  if (n.asked != leaf.asked) return false;
+  if (is_leaf(n)) return true;
+  n.queued = 0;
+  return false;
+}
+
+// What stands in line in vain is left there until it is as much as all the rest could be.
+void RadixTree::queue(RadixNode node) {
+  Node& n = nodes_[node];
+  if (!is_leaf(n) || n.queued == n.asked) return;
+  n.queued = n.asked;
+  leaves_.push_back({n.asked, node});
+  std::push_heap(leaves_.begin(), leaves_.end(), std::greater<>());
+  if (leaves_.size() <= 2 * nodes_.size() + 64) return;
+  std::erase_if(leaves_, [&](const Leaf& leaf) { return !can_be_lost(leaf); });
+  std::make_heap(leaves_.begin(), leaves_.end(), std::greater<>());
 }
 
 RadixNode RadixTree::add(RadixNode parent, std::vector<std::uint64_t> text) {
@@ -105,44 +144,35 @@ RadixNode RadixTree::add(RadixNode parent, std::vector<std::uint64_t> text) {
     node = unused_.back();
     unused_.pop_back();
   }
-  nodes_[parent].children[text.front()] = node;
+  if (children_.try_insert(key(parent, text.front()), node) == 0) ++nodes_[parent].children;
   Node& n = nodes_[node];
   n.parent = parent;
   n.text = std::move(text);
   n.asked = ++clock_;
-  if (parent != 0) set_leaf(parent);
-  set_leaf(node);
+  queue(node);
   return node;
 }
 
 // The first pages of a segment become one of their own, before it and as much in use.
 RadixNode RadixTree::split(RadixNode child, std::size_t length) {
+  const RadixNode parent = nodes_[child].parent;
   const auto cut = nodes_[child].text.begin() + static_cast<std::ptrdiff_t>(length);
-  std::vector<std::uint64_t> first(nodes_[child].text.begin(), cut), rest(cut, nodes_[child].text.end());
-  const RadixNode node = add(nodes_[child].parent, std::move(first));
+  std::vector<std::uint64_t> first(nodes_[child].text.begin(), cut);
+  nodes_[child].text.erase(nodes_[child].text.begin(), cut);
+  const std::uint64_t named = first.front();
+  const RadixNode node = add(parent, std::move(first));
+  children_.replace(key(parent, named), node);
+  children_.try_insert(key(node, nodes_[child].text.front()), child);
   Node& n = nodes_[node];
-  n.children[rest.front()] = child;
+  n.children = 1;
   n.locks = nodes_[child].locks;
   nodes_[child].parent = node;
-  nodes_[child].text = std::move(rest);
-  set_leaf(node);
   return node;
 }
 
 void RadixTree::touch(RadixNode node, std::uint64_t now) {
-  Node& n = nodes_[node];
-  const bool leaf = leaves_.erase({n.asked, node}) > 0;
-  n.asked = now;
-  if (leaf) leaves_.emplace(n.asked, node);
-}
-
-void RadixTree::set_leaf(RadixNode node) {
-  const Node& n = nodes_[node];
-  if (is_leaf(n)) {
-    leaves_.emplace(n.asked, node);
-  } else {
-    leaves_.erase({n.asked, node});
-  }
+  nodes_[node].asked = now;
+  queue(node);
 }
 
 }  // namespace shardline

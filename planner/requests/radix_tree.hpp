@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "planner/requests/block_pool.hpp"
 #include "sim/base/index.hpp"
 
 namespace shardline {
@@ -32,8 +31,11 @@ class RadixTree {
 
   /// The longest beginning of a text that is kept. A segment of which only a part fits is split.
   Match match(std::span<const std::uint64_t> text);
-  /// Keeps a text; says how many of its pages were kept already, so that the owner has them twice.
-  std::uint64_t insert(std::span<const std::uint64_t> text);
+  /// Keeps a text: where it ends now, and how many of its pages were kept already, so that the owner has them
+  /// twice.
+  Match insert(std::span<const std::uint64_t> text);
+  /// The text up to a node was asked for, as by match() of it.
+  void ask(RadixNode node);
   /// Somebody uses, or does not use any more, all from the root to this node.
   void lock(RadixNode node);
   void unlock(RadixNode node);
@@ -48,21 +50,31 @@ class RadixTree {
   struct Node {
     RadixNode parent;
     std::vector<std::uint64_t> text;
-    std::map<std::uint64_t, RadixNode> children;  // by the first page
-    std::uint64_t asked = 0;                      // when last
-    std::uint32_t locks = 0;
+    std::uint32_t children = 0, locks = 0;
+    std::uint64_t asked = 0;   // when last
+    std::uint64_t queued = 0;  // when it was asked for last before it was put in line
+  };
+  // A node that can be lost, unless it was asked for since, is in use, or not the end of a text any more.
+  struct Leaf {
+    std::uint64_t asked;
+    RadixNode node;
+    bool operator>(const Leaf& b) const { return asked != b.asked ? asked > b.asked : node > b.node; }
   };
 
   RadixNode add(RadixNode parent, std::vector<std::uint64_t> text);
   RadixNode split(RadixNode child, std::size_t length);
   void touch(RadixNode node, std::uint64_t now);
-  void set_leaf(RadixNode node);
   static std::size_t shared(const Node& node, std::span<const std::uint64_t> text);
-  bool is_leaf(const Node& n) const { return n.children.empty() && n.locks == 0; }
+  static bool is_leaf(const Node& n) { return n.children == 0 && n.locks == 0; }
+  static BlockHash key(RadixNode parent, std::uint64_t page) { return chain_hash(parent, page); }
+  RadixNode child(RadixNode parent, std::span<const std::uint64_t> text) const;
+  bool can_be_lost(const Leaf& leaf);
+  void queue(RadixNode node);
 
   std::vector<Node> nodes_;  // [0] is the root
   std::vector<RadixNode> unused_;
-  std::set<std::pair<std::uint64_t, std::uint32_t>> leaves_;  // that can be lost, by when they were asked for
+  BlockTable children_;       // by parent and first page
+  std::vector<Leaf> leaves_;  // a heap, the one that was asked for longest ago on top
   std::uint64_t clock_ = 0, evictable_ = 0, locked_ = 0;
 };
 

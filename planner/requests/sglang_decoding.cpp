@@ -15,6 +15,15 @@ std::uint64_t SglangScheduler::pages_to_decode(std::span<const Id> ids) const {
   return pages;
 }
 
+DecidedStep& SglangScheduler::add_step() {
+  DecidedStep& step = steps_.emplace_back(std::move(ended_step_));
+  step.batch.decodes = step.batch.longest = 0;
+  step.batch.cached = 0;
+  step.batch.prompts.clear();
+  step.parts.clear();
+  return step;
+}
+
 // A row for each that runs; of who has all its tokens one in vain.
 void SglangScheduler::decode_all(DecidedStep& step) {
   evict_for(std::uint64_t{running_.size()} * knobs_.page_size);
@@ -102,8 +111,7 @@ bool SglangScheduler::schedule_decodes() {
   } else {
     ++ratio_steps_;
   }
-  steps_.emplace_back();
-  decode_all(steps_.back());
+  decode_all(add_step());
   return true;
 }
 
@@ -112,8 +120,7 @@ std::uint64_t SglangScheduler::steps_alike() const {
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // Prompts are tried in every step unless nobody waits or somebody did not fit; that changes when one that
   // runs is done.
-  // Who was given room is not told of yet, and may send what it computes during these steps.
-  const bool tried = role_ == PairRole::decodes ? changed_ || !rooms_.empty() : !full_ && !waiting_.empty();
+  const bool tried = role_ == PairRole::decodes ? changed_ : !full_ && !waiting_.empty();
   if (cut_ || last_prompts_ || finished_ > 0 || tried || !first.batch.prompts.empty() ||
       !last.batch.prompts.empty() || first.parts != last.parts || last.parts.size() != running_.size() ||
       last.batch.decodes != running_.size() || first.batch.decodes != running_.size()) {
@@ -122,6 +129,8 @@ std::uint64_t SglangScheduler::steps_alike() const {
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   for (const DecidedStep::Part& p : first.parts)
     most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].known());
+  // Mostly there is room for all, whatever each needs exactly.
+  if (running_.size() * (most / knobs_.page_size + 2) <= free_) return most;
   // Nothing is lost for the steps that are decided meanwhile: as many pages are free in each as requests.
   const auto pages_in = [&](std::uint64_t steps) {
     std::uint64_t sum = 0;

@@ -76,7 +76,8 @@ void SglangScheduler::send(const DecidedStep& step) {
 // Its pages stay until they were read; others find its text already.
 void SglangScheduler::keep(Id id) {
   keep_prompt(id, requests_[id].fill);
-  kept_.emplace(requests_[id].number, std::pair(requests_[id], kept_order_++));
+  Request& r = requests_[id];  // but for its text all of it is still asked for
+  kept_.emplace(r.number, std::pair(std::move(r), kept_order_++));
   --live_;
 }
 
@@ -97,7 +98,7 @@ void SglangScheduler::take_firsts(std::vector<Id>& out) {
   firsts_.clear();
 }
 
-void SglangScheduler::has_read(Id id) { requests_[id].read = true; }
+void SglangScheduler::has_read(Id id) { arrived_.push_back(id); }
 
 // [R15] Its receiver has failed: looked for as ends of transfers are.
 void SglangScheduler::give_up(std::uint64_t number) {
@@ -106,10 +107,12 @@ void SglangScheduler::give_up(std::uint64_t number) {
   const auto comes = std::find_if(comes_.begin(), comes_.end(), is_it);
   SL_CHECK(asks != asks_.end() || comes != comes_.end(), "who gives up waits for a cache");
   requests_[asks != asks_.end() ? *asks : *comes].fails = true;
+  ++failing_;
 }
 
 // pop_preallocated and pop_transferred: of who has failed, without pages or with them.
 void SglangScheduler::drop_failed(bool with_pages) {
+  if (failing_ == 0) return;
   const auto drop = [&](Id id) {
     const Request& r = requests_[id];
     if (!r.fails) return false;
@@ -117,6 +120,8 @@ void SglangScheduler::drop_failed(bool with_pages) {
       free_ += pages_of(r.computed);
       --slots_;
     }
+    std::erase(arrived_, id);
+    --failing_;
     --live_;
     changed_ = true;
     requests_.forget(id);
@@ -218,11 +223,12 @@ void SglangScheduler::give_room() {
 // pop_transferred: whoever is whole, in the order in which they had room.
 void SglangScheduler::look_for_read() {
   drop_failed(true);
-  const auto whole = [&](Id id) { return requests_[id].read; };
-  const auto first = std::stable_partition(comes_.begin(), comes_.end(), [&](Id id) { return !whole(id); });
-  if (first == comes_.end()) return;
-  waiting_.insert(waiting_.end(), first, comes_.end());
-  comes_.erase(first, comes_.end());
+  if (arrived_.empty()) return;
+  const auto place = [&](Id id) { return std::find(comes_.begin(), comes_.end(), id); };
+  std::sort(arrived_.begin(), arrived_.end(), [&](Id a, Id b) { return place(a) < place(b); });
+  waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.end());
+  for (const Id id : arrived_) comes_.erase(place(id));
+  arrived_.clear();
   changed_ = true;
 }
 

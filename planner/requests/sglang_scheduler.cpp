@@ -32,7 +32,11 @@ double SglangScheduler::first_ratio() const {
 }
 
 std::uint32_t SglangScheduler::pages_of(std::uint64_t tokens) const {
-  return static_cast<std::uint32_t>((tokens + knobs_.page_size - 1) / knobs_.page_size);
+  // Divisions of 64 bits take several times as long, and this is asked of each that runs.
+  const std::uint64_t up = tokens + knobs_.page_size - 1;
+  if (up <= std::numeric_limits<std::uint32_t>::max())
+    return static_cast<std::uint32_t>(up) / knobs_.page_size;
+  return static_cast<std::uint32_t>(up / knobs_.page_size);
 }
 
 std::uint32_t SglangScheduler::clipped(std::uint32_t tokens) const {
@@ -109,15 +113,23 @@ void SglangScheduler::forget(Id id) {
   requests_.forget(id);
 }
 
-// Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them.
+// Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them. One
+// hash is enough for the pages of a block of text: they differ by their place in it.
 void SglangScheduler::extend_text(Request& r, std::size_t pages) {
+  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63, kPlace = 0xbf58476d1ce4e5b9ULL;  // odd
+  std::size_t i = r.pages.size();
+  if (i >= pages) return;
+  r.pages.resize(pages);
   const std::size_t parts = text_block_ / knobs_.page_size;
-  const std::size_t of_prompt = r.text.empty() ? 0 : r.prompt / knobs_.page_size;
-  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
-  for (std::size_t i = r.pages.size(); i < pages; ++i) {
-    const bool given = i < of_prompt && i / parts < r.text.size();
-    r.pages.push_back(given ? chain_hash(r.text[i / parts], i % parts) : chain_hash(kOwn | r.number, i));
+  const std::size_t of_prompt = r.prompt / knobs_.page_size;
+  const std::size_t given = std::min({pages, of_prompt, parts * r.text.size()});
+  while (i < given) {
+    const std::size_t block = i / parts, end = std::min(given, (block + 1) * parts);
+    const BlockHash hash = chain_hash(r.text[block], 0);
+    for (; i < end; ++i) r.pages[i] = hash + kPlace * (i - block * parts);
   }
+  const BlockHash own = chain_hash(kOwn | r.number, 0);
+  for (; i < pages; ++i) r.pages[i] = own + kPlace * i;
 }
 
 // common.py, evict_from_tree_cache: as many as are asked for, where fewer are free.
@@ -132,12 +144,12 @@ void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
   const std::uint32_t whole = tokens / knobs_.page_size;
   extend_text(r, whole);
   const auto text = std::span(r.pages).first(whole);
-  const std::uint64_t twice = tree_.insert(text);
+  const auto [node, twice] = tree_.insert(text);
   free_ += twice - std::min<std::uint64_t>(twice, r.kept);
-  const RadixTree::Match match = tree_.match(text);
+  tree_.ask(node);  // cache_unfinished_req matches what it has inserted
   tree_.unlock(r.node);
-  tree_.lock(match.node);
-  r.node = match.node;
+  tree_.lock(node);
+  r.node = node;
   r.kept = whole;
 }
 
@@ -149,7 +161,7 @@ void SglangScheduler::leave(Request& r) {
   } else {
     const std::uint32_t whole = (r.prompt + r.answer - 1) / knobs_.page_size;
     extend_text(r, whole);
-    const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole));
+    const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole)).pages;
     free_ += twice - std::min<std::uint64_t>(twice, r.kept);
     free_ += held - whole;
     tree_.unlock(r.node);
@@ -305,7 +317,7 @@ void SglangScheduler::compute_prompts(const Budget& b) {
                     " tokens of prompts that it began (lower chunked_prefill_size or max_running_requests)");
   }
   free_ -= pages;
-  DecidedStep& step = steps_.emplace_back();
+  DecidedStep& step = add_step();
   last_.clear();
   last_prompts_ = true;
   last_fewer_ = cut_.has_value();
@@ -346,7 +358,8 @@ SglangScheduler::Ended SglangScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
   ended_.clear();
-  const DecidedStep step = std::move(steps_.front());
+  ended_step_ = std::move(steps_.front());
+  const DecidedStep& step = ended_step_;
   steps_.pop_front();
   if (role_ == PairRole::prefills) send(step);
   for (const DecidedStep::Part& p : step.parts) {

@@ -74,8 +74,7 @@ class SglangScheduler : public Scheduler {
     std::uint32_t kept = 0;  // pages of it that are in the tree and locked
     bool began = false;
     std::uint32_t sent = 0;            // tokens of its prompt that went to the other engine
-    bool read = false;                 // all of them have come from there
-    bool fails = false;                // or never will
+    bool fails = false;                // it will never have all from there
     RadixNode node = 0;                // where those end
     std::vector<std::uint64_t> pages;  // its text, as far as it was needed
     std::vector<std::uint64_t> text;   // of the trace's blocks
@@ -149,6 +148,7 @@ class SglangScheduler : public Scheduler {
   bool schedule_prompts();
   void compute_prompts(const Budget& b);
   bool schedule_decodes();
+  DecidedStep& add_step();
   void decode_all(DecidedStep& step);
   std::uint64_t pages_to_decode(std::span<const Id> ids) const;
   void retract();
@@ -183,7 +183,8 @@ class SglangScheduler : public Scheduler {
   std::vector<Id> last_;        // in the step decided last, if it has prompts
   std::optional<Id> cut_;       // of its prompt a part is computed
   std::deque<DecidedStep> steps_;
-  bool full_ = false;  // nobody is tried
+  DecidedStep ended_step_;  // that ended last: the next one takes its memory
+  bool full_ = false;       // nobody is tried
   bool last_prompts_ = false, last_fewer_ = false;
   double ratio_from_;
   std::uint64_t ratio_steps_ = 0;  // that decoded since
@@ -207,6 +208,8 @@ class SglangScheduler : public Scheduler {
   std::deque<Id> asks_, lost_;
   std::vector<Id> comes_, firsts_;
   std::vector<Read> rooms_;
+  std::size_t failing_ = 0;  // of those
+  std::vector<Id> arrived_;  // whose cache is here, of those whose cache comes
   // Who is done and still counted among those that run, until a step is decided: prompt and answer.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> gone_;
   bool changed_ = false;  // the next step may be decided otherwise, though nothing happens meanwhile

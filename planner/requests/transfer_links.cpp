@@ -73,30 +73,6 @@ std::vector<TransferLinks::Cut> TransferLinks::cut(Seconds now, std::size_t Flow
   return out;
 }
 
-Seconds TransferLinks::least_end(const Flow& f) const {
-  return std::max(now_, f.flows) + Seconds(f.remaining);
-}
-
-Seconds TransferLinks::earliest_of_sender(std::size_t from) const {
-  Seconds out{kNever};
-  for (const Flow& f : flows_)
-    if (f.from == from) out = std::min(out, least_end(f));
-  return out;
-}
-
-Seconds TransferLinks::earliest_of_receiver(std::size_t to) const {
-  Seconds out{kNever};
-  for (const Flow& f : flows_)
-    if (f.to == to) out = std::min(out, least_end(f));
-  return out;
-}
-
-Seconds TransferLinks::earliest() const {
-  Seconds out{kNever};
-  for (const Flow& f : flows_) out = std::min(out, least_end(f));
-  return out;
-}
-
 void TransferLinks::go_on(Seconds now) {
   const double took = (now - now_).value;
   SL_CHECK(took >= 0, "time does not go back");

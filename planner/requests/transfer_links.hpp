@@ -41,10 +41,6 @@ class TransferLinks {
   /// links.
   std::vector<Cut> cut_sender(Seconds now, std::size_t from);
   std::vector<Cut> cut_receiver(Seconds now, std::size_t to);
-  /// No flow of a sender, or of a receiver, ends before, whatever begins meanwhile.
-  Seconds earliest_of_sender(std::size_t from) const;
-  Seconds earliest_of_receiver(std::size_t to) const;
-  Seconds earliest() const;
   std::size_t count() const { return flows_.size(); }
   /// Seconds that a side's links would have been full for what they carried.
   const std::vector<double>& sent() const { return sent_; }
@@ -61,7 +57,6 @@ class TransferLinks {
     bool fixed = false;  // its rate is found
   };
 
-  Seconds least_end(const Flow& f) const;
   std::vector<Cut> cut(Seconds now, std::size_t Flow::*side, std::size_t replica);
   void go_on(Seconds now);
   void share();

@@ -304,8 +304,8 @@ const StepBatch& VllmScheduler::front() const {
 std::uint64_t VllmScheduler::steps_alike() const {
   if (count_ < depth()) return 1;
   const Step &first = step_at(0), &last = step_at(count_ - 1);
-  // What hand-offs change, or begin to.
-  if (!reads_.empty() || !told_.empty() || !first.told.empty() || !last.told.empty()) return 1;
+  // What hand-offs change: one that begins is no more than waited for, and ends what is open when it ends.
+  if (!told_.empty() || !first.told.empty() || !last.told.empty()) return 1;
   // After a preemption others may begin in the next step, and who runs but is not in this one had no budget.
   // Else whoever waits goes on to: as long as nobody is done there are ever fewer blocks, and no more places.
   // Both steps have as many requests as are steady now, none of them for the last time: the same.

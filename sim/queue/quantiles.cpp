@@ -60,9 +60,8 @@ double last_of(const ValueRun& run) { return ascending(run, run.count - 1); }
 void RunQuantiles::add(const ValueRun& run) {
   if (run.count == 0 || run.weight == 0) return;
   const double first = first_of(run), last = last_of(run);
-  SL_CHECK(
-      std::isfinite(run.start) && std::isfinite(run.slope) && std::isfinite(first) && std::isfinite(last),
-      "values of a run are finite");
+  // Value 0 is one of both, and finite only where start and slope are.
+  SL_CHECK(std::isfinite(first) && std::isfinite(last), "values of a run are finite");
   if (blocks_.empty()) blocks_.emplace_back();
   if (blocks_.back().runs.size() == kBlock && !blocks_.back().condense()) {
     blocks_.back().pack();

@@ -195,5 +195,27 @@ TEST(Pair, R12ReadsAreNoticedByTheNextStep) {
   }
 }
 
+// One replica that decodes has a single long answer, the other one all short ones, of another text. What
+// happens to these is no event of the first.
+TEST(Pair, R12StretchesEndOnlyWhereSomethingHappens) {
+  PairCase c;
+  c.prefill.max_model_len = c.decode.max_model_len = 700;
+  c.links = {Seconds(0.001), Seconds(1e-5)};
+  c.receivers = 2;
+  c.to_decode = Router::prefix;
+  c.requests.push_back({Seconds(0), 600, 90, {7}});
+  for (int i = 0; i < 100; ++i) c.requests.push_back({Seconds(0.2 + 0.006 * i), 600, 5, {8}});
+  const PlayedPair a = played(c);
+  const ServedRequests &alone = a.run.decode[0], &others = a.run.decode[1];
+  ASSERT_EQ(alone.answered, 1U);
+  ASSERT_EQ(others.answered, 100U);
+  EXPECT_EQ(alone.steps, 90U);
+  EXPECT_GT(others.events, 50U);
+  // Steps that are not alike, at the beginning and the end, and the ends of lines of BentStepTimes: 600 to
+  // 690 tokens of one request are within one.
+  EXPECT_LE(alone.events, 6U);
+  EXPECT_LT(others.end, alone.end) << "all of it within the long answer";
+}
+
 }  // namespace
 }  // namespace shardline

@@ -107,7 +107,7 @@ class PlainPrefill {
   void cache_unfinished(PlainRequest& r) {
     if (k_.disable_radix_cache) return;
     const std::uint32_t whole = r.computed / k_.page_size;
-    const std::uint64_t twice = tree_.insert(text(r, whole));
+    const std::uint64_t twice = tree_.insert(text(r, whole)).pages;
     for (std::uint64_t i = r.in_tree; i < twice; ++i) ++free_;
     const RadixNode node = tree_.match(text(r, whole)).node;
     tree_.unlock(r.node);

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <vector>
 
 #include "planner/requests/vllm_scheduler.hpp"
@@ -97,6 +99,36 @@ TEST(PlayRequests, R5IntervalsAddUp) {
 TEST(PlayRequests, RequestsOutOfOrderAreOurBug) {
   const LinearStepTimes times({Seconds(0.01), Seconds(0), Seconds(0), Seconds(0), Seconds(0)});
   EXPECT_THROW(play({{Seconds(5), 10, 1, {}}, {Seconds(4), 10, 1, {}}}, {}, times, true), std::logic_error);
+}
+
+// A stretch stays open until somebody ends it: with the step that is under way then, or the one that ends
+// then.
+TEST(PlayRequests, R5StretchesEndWithTheStepUnderWay) {
+  const LinearStepTimes times({Seconds(0.25), Seconds(0), Seconds(0), Seconds(0), Seconds(0)});
+  for (const double at : {0.25, 1.0, 1.1, 1.25, 100.0}) {
+    VllmKnobs knobs;
+    knobs.async_scheduling = false;
+    VllmScheduler scheduler(knobs);
+    PlayedEngine engine(scheduler, times, true);
+    EXPECT_TRUE(engine.take({Seconds(0), 10, 9, {}}, Seconds(0)));
+    engine.begin();  // the prompt, alone: known to its end
+    EXPECT_FALSE(engine.open());
+    EXPECT_EQ(engine.now().value, 0.25);
+    engine.begin();
+    ASSERT_TRUE(engine.open());
+    EXPECT_EQ(engine.now().value, 0.25);
+    EXPECT_EQ(engine.ends().value, 0.25 * 9);
+    EXPECT_THROW(engine.begin(), std::logic_error);
+    EXPECT_THROW(engine.take({Seconds(0.25), 10, 9, {}}, Seconds(0)), std::logic_error);
+    engine.end(Seconds(at));
+    EXPECT_FALSE(engine.open());
+    const double ended = std::clamp(0.25 * std::ceil(at / 0.25), 0.5, 0.25 * 9);
+    EXPECT_EQ(engine.now().value, ended) << at;
+    EXPECT_EQ(engine.served().events, 2U);
+    EXPECT_EQ(engine.served().steps, static_cast<std::uint64_t>(ended / 0.25));
+    engine.end(Seconds(200));  // nothing is open
+    EXPECT_EQ(engine.now().value, ended);
+  }
 }
 
 }  // namespace
