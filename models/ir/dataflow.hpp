@@ -158,13 +158,15 @@ enum class Function : std::uint8_t {
   make_rows,
   // rows before [up to taps - 1, channels], rows [n, channels], weight [taps, channels] -> [n, channels]:
   // silu
-  // of the sum over taps; what is before a request's first token is 0.
+  // of the sum over taps; what is before a request's first token is 0. With a fifth region the last of the
+  // rows before and the new ones, as many as it holds, are kept there: what tokens behind will reach back to.
   convolve,
   // The value heads of one key head, one request: queries, keys [n, qk_dim], values [n, heads * v_dim],
   // decays
   // [n, heads], or [n, heads * qk_dim], betas [n, heads], state before [1, heads * qk_dim * v_dim], or no
   // row:
-  // zeros -> state after, outputs [n, heads * v_dim]. Queries and keys are divided by their lengths, queries
+  // zeros -> state after, or, token by token, the state behind each [n, heads * qk_dim * v_dim], outputs
+  // [n, heads * v_dim]. Queries and keys are divided by their lengths, queries
   // by sqrt(qk_dim), too; each token: S = decay S, S += beta k (v - S^T k)^T, output S^T q. In chunks of
   // Action::chunk tokens (1: token by token).
   delta_rule,

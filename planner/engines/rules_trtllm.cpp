@@ -317,6 +317,7 @@ constexpr LaunchRule kPlans[]{
     kTrtllmDraftModules,
     kTrtllmDraftStages,
     kTrtllmDraftHelix,
+    kTrtllmDraftReplay,
 };
 
 // Both halves are of one case, so that blocks and types of their caches are alike, as they have to be.
@@ -328,6 +329,7 @@ constexpr PairRule kPairs[]{
        return with_helix(prefill) ? Complaint(fmt::format("prompts under kvp={}", prefill.kvp)) : Complaint();
      }},
     kTrtllmDraftPair,
+    kTrtllmStateDraftPair,
 };
 
 }  // namespace

@@ -34,9 +34,10 @@ RecurrentShape shape_of(const Attention& a, const RecurrentHeads& h) {
   return s;
 }
 
-// New tokens of these requests.
-RecurrentShape of_requests(RecurrentShape s, std::span<const Segment> segments, Asked asked) {
+// New tokens of these requests. Any draft may be the last that is accepted: a state is left behind each.
+RecurrentShape of_requests(RecurrentShape s, std::span<const Segment> segments, const Plan& p, Asked asked) {
   s.prompts = asked == Asked::prefill;
+  s.states = s.prompts ? 1 : new_tokens(p);
   for (const Segment& r : segments) {
     s.rows += r.fresh * r.count;
     s.requests += r.count;
@@ -208,15 +209,47 @@ Count recurrent_values(const Attention& a, const Plan& p) {
   return recurrent_heads(a, p).value * state_rule(a).value_dim;
 }
 
-Bytes rank_state_bytes(const Attention& a, const Plan& p) {
+Bytes rank_state_bytes(const Attention& a, const Plan& p, Count more) {
   const RecurrentShape s = shape_of(a, most_state_heads(a, p));
   return Bytes(static_cast<double>(s.state()) * bytes_per_element(state_rule(a).state) +
-               static_cast<double>(s.channels() * (s.taps - 1) * kConvBytes));
+               static_cast<double>(s.channels() * (s.taps - 1 + more) * kConvBytes));
+}
+
+bool copies_states(const Case& c) {
+  return c.engine && c.engine->drafts.states == DraftSteps::States::copied;
+}
+
+Bytes state_place_bytes(const Case& c, const Attention& a, const Plan& p) {
+  return rank_state_bytes(a, p, copies_states(c) ? 0 : p[kDrafts]);
 }
 
 Bytes recurrent_cache_bytes(const Case& c, const Attention& a, const Plan& p) {
   const auto requests = static_cast<double>(requests_in(c.batch.decode) + requests_in(c.batch.prefill));
-  return rank_state_bytes(a, p) * (requests * p.batch * p.in_flight);
+  const Bytes place = state_place_bytes(c, a, p);
+  Bytes all = place;
+  if (!copies_states(c) && p[kDrafts] > 0) {
+    // An engine's places are alike; without one the rows of the convolution are kept once.
+    const double matrices = static_cast<double>(shape_of(a, most_state_heads(a, p)).state()) *
+                            bytes_per_element(state_rule(a).state);
+    all += (c.engine ? place : Bytes(matrices)) * p[kDrafts];
+  }
+  return all * (requests * p.batch * p.in_flight);
+}
+
+void add_accepted_states(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const Count requests = decode_requests(c, p);
+  Count numbers = 0;
+  Bytes bytes;
+  for (int i = 0; i < static_cast<int>(c.model.attentions.size()); ++i) {
+    const Attention& a = c.model.attentions[static_cast<std::size_t>(i)];
+    if (!a.recurrent()) continue;
+    const Count layers = layers_of_attention(c.model, i);
+    numbers += layers * shape_of(a, most_state_heads(a, p)).state();
+    bytes += rank_state_bytes(a, p) * static_cast<double>(2 * requests * layers);
+  }
+  b.begin_block("accepted states");
+  b.elementwise("accepted states", Part::attention, OpKind::elementwise, {requests, numbers, bytes});
+  b.end_block();
 }
 
 Bytes recurrent_buffers(const Case& c, const Attention& a, const Plan& p) {
@@ -300,7 +333,7 @@ void add_recurrent(ScheduleBuilder& b, const Case& c, const Attention& a, const 
   const auto add = [&](Asked asked, std::span<const Segment> segments) {
     const auto shape = [&](int k) {
       const RecurrentHeads h = exchanges ? state_heads_of(a, p, k) : recurrent_heads(a, p);
-      return of_requests(shape_of(a, h), segments, asked);
+      return of_requests(shape_of(a, h), segments, p, asked);
     };
     RecurrentFlow& flow = flows.emplace_back(b, c, a, p, asked, prefills);
     if (exchanges) {

@@ -32,10 +32,12 @@ RecurrentFlow::RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention&
   }
   // Requests of all attention groups are numbered one after the other, those that decode first.
   const bool decode = asked == Asked::decode;
+  drafted_ = decode && p[kDrafts] > 0;
   std::int32_t next = decode ? 0 : p.dp * static_cast<std::int32_t>(decode_requests(c, p));
   for (int copy = 0; copy < p.batch; ++copy) {
     for (const Segment& s : decode ? c.batch.decode : c.batch.prefill) {
-      for (int i = 0; i < s.count; ++i) add(next++, s.cached, s.length());
+      const long long length = (decode ? with_drafts(s, p) : s).length();
+      for (int i = 0; i < s.count; ++i) add(next++, s.cached, length);
     }
   }
 }
@@ -175,8 +177,12 @@ Tokens RecurrentFlow::before(int group) const {
   return each(group,
               [](const One& one) { return std::pair(std::max<std::int64_t>(0, one.first - 1), one.first); });
 }
-Tokens RecurrentFlow::last(int group) const {
-  return each(group, [](const One& one) { return std::pair(one.end - 1, one.end); });
+Tokens RecurrentFlow::left(int group) const {
+  return each(group, [&](const One& one) { return std::pair(drafted_ ? one.first : one.end - 1, one.end); });
+}
+Tokens RecurrentFlow::window(int group) const {
+  return each(group,
+              [&](const One& one) { return std::pair(one.end - one.window(state_rule(a_).conv), one.end); });
 }
 
 // Its heads' queries, keys and values among those of all.
@@ -209,6 +215,9 @@ void RecurrentFlow::convolve() {
   convolved_ = slot("convolved channels", act);
   Action action;
   action.function = Function::convolve;
+  const SlotId windows = drafted_ ? slot("channels to fall back to", act) : SlotId(0);
+  std::int64_t window_rows = 0;
+  for (const One& one : requests_) window_rows += drafted_ ? one.window(taps) : 0;
   for_each_rank([&](int r, int group, const Own& own) {
     const Count columns = width(own);
     const TokensId which = channel_columns(own);
@@ -218,13 +227,21 @@ void RecurrentFlow::convolve() {
     f.size(convolved_, r, rows_, columns);
     f.inputs.push_back({kept_rows, r, Whole::channels, f.tokens(kept(group)), which, kind});
     f.inputs.push_back({weight, r, Whole::conv_weight, f.range(0, taps), which, kind});
+    if (drafted_) {
+      f.size(windows, r, window_rows, columns);
+      f.outputs.push_back({windows, r, Whole::channels, f.tokens(window(group)), which, kind});
+    }
     action.rank = r;
+    std::int64_t at = 0;
     for (const One& one : requests_) {
-      const std::int64_t n = one.end - one.first;
-      f.act(b_.previous(), action,
-            std::array{Region{kept_rows, one.kept_row, one.kept(taps), 0, columns},
-                       Region{rows, one.row, n, 0, columns}, Region{weight, 0, taps, 0, columns},
-                       Region{convolved_, one.row, n, 0, columns}});
+      const std::int64_t n = one.end - one.first, behind = one.window(taps);
+      std::vector<Region> regions{{kept_rows, one.kept_row, one.kept(taps), 0, columns},
+                                  {rows, one.row, n, 0, columns},
+                                  {weight, 0, taps, 0, columns},
+                                  {convolved_, one.row, n, 0, columns}};
+      if (drafted_) regions.push_back({windows, at, behind, 0, columns});
+      at += behind;
+      f.act(b_.previous(), action, regions);
     }
   });
 }
@@ -246,7 +263,7 @@ void RecurrentFlow::recur() {
   action.qk_dim = d.key_dim;
   action.v_dim = d.value_dim;
   action.chunk = asked_ == Asked::prefill ? kFlowChunk : 1;
-  const auto all = static_cast<std::int64_t>(requests_.size());
+  const std::int64_t all = drafted_ ? rows_ : static_cast<std::int64_t>(requests_.size());
   for_each_rank([&](int r, int group, const Own& own) {
     const Count first = own.values.first, end = own.values.second;
     const Count heads = end - first, keys = own.keys.second - own.keys.first;
@@ -258,7 +275,7 @@ void RecurrentFlow::recur() {
     if (a_.mamba) input(skip, Whole::skip, f.range(0, 1), 1, 1);
     f.size(states, r, all, heads * matrix);
     f.outputs.push_back(
-        {states, r, Whole::state, f.tokens(last(group)), f.range(first * matrix, end * matrix), kind});
+        {states, r, Whole::state, f.tokens(left(group)), f.range(first * matrix, end * matrix), kind});
     f.size(outputs_, r, rows_, heads * d.value_dim);
     action.rank = r;
     for (Count k = own.keys.first; k < own.keys.second; ++k) {
@@ -277,7 +294,9 @@ void RecurrentFlow::recur() {
             {betas, one.row, count, from, n},
             {old, one.state_row, one.first > 0 ? 1 : 0, from * matrix, n * matrix}};
         if (a_.mamba) regions.push_back({skip, 0, 1, from, n});
-        regions.push_back({states, index++, 1, from * matrix, n * matrix});
+        const std::int64_t behind = drafted_ ? count : 1;
+        regions.push_back({states, index, behind, from * matrix, n * matrix});
+        index += behind;
         regions.push_back({outputs_, one.row, count, from * d.value_dim, n * d.value_dim});
         f.act(b_.previous(), action, regions);
       }

@@ -265,7 +265,7 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
     choose<Scalar>(keys, views);
   } else if (a.function == Function::convolve) {
     convolve<Scalar>(views);
-    c.query_rows += static_cast<double>(views.back().rows());
+    c.query_rows += static_cast<double>(views[1].rows());
   } else if (a.function == Function::delta_rule || a.function == Function::state_space) {
     a.function == Function::delta_rule ? delta_rule<Scalar>(a, views) : state_space<Scalar>(a, views);
     c.query_rows += a.heads * static_cast<double>(views.back().rows());

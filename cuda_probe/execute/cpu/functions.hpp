@@ -15,9 +15,12 @@ constexpr std::size_t results(Function f) {
              ? 2
              : 1;
 }
+/// The region of a convolution that it writes first; another may stand behind it, rows that it keeps.
+inline constexpr std::size_t kConvolvedRows = 3;
 /// Whether region `i` of `regions` is one that the function writes: its last ones, but an attend's sinks
 /// or chosen keys, which it reads, stand behind them.
 constexpr bool is_result(Function f, std::size_t i, std::size_t regions) {
+  if (f == Function::convolve) return i >= kConvolvedRows && i < regions;
   return f == Function::attend ? i == 2 || i == 3 : i < regions && i + results(f) >= regions;
 }
 /// Of layers that keep a state: rows of a request follow from one another.

@@ -18,11 +18,14 @@ std::string wanted(std::size_t count, const char* what) {
 
 template <class Scalar>
 std::string wrong_convolution(std::span<const View<Scalar>> v) {
-  if (v.size() != kConvolveRegions) return wanted(v.size(), "kept rows, rows, weight, convolved rows");
+  if (v.size() != kConvolveRegions && v.size() != kConvolveRegions + 1)
+    return wanted(v.size(), "kept rows, rows, weight, convolved rows, or rows that it keeps, too");
   for (const View<Scalar>& one : v) {
     if (one.cols() != v[1].cols()) return "convolves rows and weights of unequal channels";
   }
   if (v[3].rows() != v[1].rows()) return "gives other rows than it convolves";
+  if (v.size() > kConvolveRegions && v.back().rows() > v[0].rows() + v[1].rows())
+    return "keeps more rows than there are";
   return v[0].rows() < v[2].rows() ? std::string() : "keeps as many rows as it has taps";
 }
 
@@ -45,8 +48,10 @@ std::string wrong_delta(const Action& a, std::span<const View<Scalar>> v) {
   if (v[3].rows() != n || (v[3].cols() != heads && (space || v[3].cols() != heads * a.qk_dim)))
     return "has decays of neither heads nor channels";
   if (v[4].rows() != n || v[4].cols() != heads) return "has betas of other heads";
-  if (v[5].cols() != matrix || after.cols() != matrix || v[5].rows() > 1 || after.rows() != 1)
+  if (v[5].cols() != matrix || after.cols() != matrix || v[5].rows() > 1)
     return "has states that do not fit its heads";
+  if (after.rows() != 1 && (after.rows() != n || a.chunk != 1))
+    return "leaves states of other tokens than the last, or of each, one by one";
   if (space && (v[kSkip].rows() != 1 || v[kSkip].cols() != heads)) return "has a skip of other heads";
   return {};
 }
@@ -110,6 +115,14 @@ Matrix<Scalar> pass(const Chunk<Scalar>& c, Matrix<Scalar>& state) {
   return out;
 }
 
+/// The state of head `h` behind token `token`, which the next one's overwrites unless each has a row.
+template <class Scalar>
+void put_state(Matrix<Scalar>& states, Eigen::Index token, Eigen::Index h, const Matrix<Scalar>& state) {
+  auto row = states.row(states.rows() == 1 ? 0 : token);
+  for (Eigen::Index x = 0; x < state.rows(); ++x)
+    row.segment((h * state.rows() + x) * state.cols(), state.cols()) = state.row(x);
+}
+
 }  // namespace
 
 template <class Scalar>
@@ -137,6 +150,11 @@ void convolve(std::span<View<Scalar>> v) {
     }
   }
   v[3] = (out.array() / (Scalar(1) + (-out.array()).exp())).matrix();
+  if (v.size() == kConvolveRegions) return;
+  for (Eigen::Index i = 1; i <= v[4].rows(); ++i) {  // from the last one back
+    const Eigen::Index at = v[1].rows() - i;
+    v[4].row(v[4].rows() - i) = at >= 0 ? v[1].row(at) : v[0].row(at + kept);
+  }
 }
 
 template <class Scalar>
@@ -145,7 +163,7 @@ void delta_rule(const Action& a, std::span<View<Scalar>> v) {
   const bool by_channel = v[3].cols() != a.heads;
   const Matrix<Scalar> queries = directions<Scalar>(v[0], Scalar(1) / std::sqrt(static_cast<Scalar>(k))),
                        keys = directions<Scalar>(v[1], Scalar(1));
-  Matrix<Scalar> states(1, v[6].cols()), out(n, v[7].cols());
+  Matrix<Scalar> states(v[6].rows(), v[6].cols()), out(n, v[7].cols());
   for (Eigen::Index h = 0; h < a.heads; ++h) {
     Matrix<Scalar> state = Matrix<Scalar>::Zero(k, w);
     for (Eigen::Index x = 0; x < k && v[5].rows() > 0; ++x)
@@ -165,8 +183,8 @@ void delta_rule(const Action& a, std::span<View<Scalar>> v) {
         }
       }
       out.block(first, h * w, count, w) = pass(c, state);
+      put_state(states, first, h, state);
     }
-    for (Eigen::Index x = 0; x < k; ++x) states.row(0).segment((h * k + x) * w, w) = state.row(x);
   }
   v[6] = states;
   v[7] = out;
@@ -176,7 +194,7 @@ template <class Scalar>
 void state_space(const Action& a, std::span<View<Scalar>> v) {
   const Eigen::Index n = v[0].rows(), k = a.qk_dim, w = a.v_dim;
   View<Scalar>&after = v[v.size() - 2], &outputs = v.back();
-  Matrix<Scalar> states(1, after.cols()), out(n, outputs.cols());
+  Matrix<Scalar> states(after.rows(), after.cols()), out(n, outputs.cols());
   for (Eigen::Index h = 0; h < a.heads; ++h) {
     Matrix<Scalar> state = Matrix<Scalar>::Zero(k, w);
     for (Eigen::Index x = 0; x < k && v[5].rows() > 0; ++x)
@@ -199,8 +217,8 @@ void state_space(const Action& a, std::span<View<Scalar>> v) {
         const Scalar weight = std::exp(left(count - 1) - left(j)) * v[4](first + j, h);
         for (Eigen::Index x = 0; x < k; ++x) state.row(x) += weight * keys(j, x) * values.row(j);
       }
+      put_state(states, first, h, state);
     }
-    for (Eigen::Index x = 0; x < k; ++x) states.row(0).segment((h * k + x) * w, w) = state.row(x);
   }
   after = states;
   outputs = out;

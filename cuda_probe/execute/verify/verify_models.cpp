@@ -141,7 +141,10 @@ Model small_model(const Layers& layers, const CaseSizes& z) {
   FeedForward dense;
   dense.inner = z.inner;
   set_layers(m, attentions, std::vector<FeedForward>(attentions.size(), dense));
-  m.drafts = DraftModules{1, attentions.front(), dense};
+  // A module that drafts attends to a cache, as those of hybrid models do.
+  const auto module = std::find_if(attentions.begin(), attentions.end(),
+                                   [](const Attention& a) { return !a.recurrent() && !a.none(); });
+  m.drafts = DraftModules{1, *module, dense};
   return m;
 }
 
