@@ -178,6 +178,12 @@ enum class Function : std::uint8_t {
   // else
   // outputs, gates -> each head over its root mean square, times silu(gate), or the gate's logistic function.
   gated_norm,
+  // outputs, gates [n, channels] -> outputs times silu(gate), the sum of squares of each row of them [n, 1].
+  gated_squares,
+  // rows [n, channels], sums of squares [n, 1] of rows of v_dim numbers, of which these are a part -> the
+  // rows
+  // over the root mean square of all.
+  norm_by_squares,
 };
 
 struct Action {

@@ -155,6 +155,29 @@ void add_projections(const RowOps& ops, const Case& c, const Attention& a, const
   }
 }
 
+// Ranks that share the one group of Mamba-2 norm its outputs by the sum of all their squares (vllm
+// model_executor/layers/mamba/mamba_mixer2.py, Mixer2RMSNormGated, n_groups == 1; sgl-project/sglang
+// layers/attention/mamba/mixer2_rms_norm_gated.py).
+void add_gated_norm(const Case& c, const Attention& a, const Plan& p, const RowOps& ops,
+                    std::vector<RecurrentFlow>& flows) {
+  const Count values = recurrent_values(a, p);
+  const double pass = static_cast<double>(values) * activation_size(c);
+  const int ranks = out_proj_ranks(p);
+  if (!a.mamba || a.mamba->groups % ranks == 0) {
+    ops.elementwise("gated norm", Part::attention, values, 3 * pass);
+    for (RecurrentFlow& flow : flows) flow.gate();
+    return;
+  }
+  constexpr double kSquareBytes = 4;  // sums of squares are float32
+  ops.elementwise("gate and squares", Part::attention, values, 3 * pass);
+  for (RecurrentFlow& flow : flows) flow.gate_squares();
+  ops.exchange("sum of squares", Part::exchange, OpKind::all_reduce, {ranks, 1},
+               [&](Count rows) { return ExchangeShape{Bytes(kSquareBytes * static_cast<double>(rows))}; });
+  for (RecurrentFlow& flow : flows) flow.sum_squares();
+  ops.elementwise("norm of a group", Part::attention, values, 2 * pass);
+  for (RecurrentFlow& flow : flows) flow.norm();
+}
+
 }  // namespace
 
 DeltaRule state_rule(const Attention& a) {
@@ -283,11 +306,16 @@ double recurrent_activations(const Attention& a, const Plan& p) {
 
 std::optional<std::string> too_many_for_states(const Model& m, const Plan& p) {
   for (const Attention& a : m.attentions) {
-    // The outputs of a group are normed together, on one rank.
-    if (a.mamba && a.mamba->groups % out_proj_ranks(p) != 0)
+    // The outputs of a group are normed together: on one rank, or over all where there is one group, which
+    // each has a copy of. Engines copy no other.
+    if (a.mamba && a.mamba->groups > 1 && a.mamba->groups % out_proj_ranks(p) != 0)
       return fmt::format(
           "{} ranks share the layers with a state, whose {} groups (Mamba-2) they do not divide",
           out_proj_ranks(p), a.mamba->groups);
+    if (a.mamba && a.mamba->heads % out_proj_ranks(p) != 0)
+      return fmt::format(
+          "{} ranks share the layers with a state, whose {} heads (Mamba-2) they do not divide",
+          out_proj_ranks(p), a.mamba->heads);
     const Count heads = a.recurrent() ? rank_share(state_rule(a).value_heads, out_proj_ranks(p)) : 0;
     if (a.recurrent() && p.cp > 1 && rank_share(heads, rank_share(heads, p.cp)) < p.cp)
       return fmt::format(
@@ -351,10 +379,7 @@ void add_recurrent(ScheduleBuilder& b, const Case& c, const Attention& a, const 
   };
   if (c.batch.decodes()) add(Asked::decode, asked_segments(c, p, Asked::decode));
   if (prefills) add(Asked::prefill, prompt_segments(c, p, prefills));
-  const Count values = recurrent_values(a, p);
-  ops.elementwise("gated norm", Part::attention, values,
-                  3 * static_cast<double>(values) * activation_size(c));
-  for (RecurrentFlow& flow : flows) flow.gate();
+  add_gated_norm(c, a, p, ops, flows);
 }
 
 }  // namespace shardline

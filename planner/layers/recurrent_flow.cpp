@@ -12,6 +12,7 @@ namespace {
 
 // Shorter than kernels have it [G9], so that short prompts pass in several chunks.
 constexpr int kFlowChunk = 8;
+constexpr double kSquareBytes = 4;  // sums of squares are float32
 
 }  // namespace
 
@@ -304,6 +305,15 @@ void RecurrentFlow::recur() {
   });
 }
 
+RecurrentFlow::Normed RecurrentFlow::normed(int r, int group) const {
+  Dataflow& f = *b_.flow();
+  const Own own = of_tokens(r);
+  const Count dim = state_rule(a_).value_dim;
+  return {exchanges() ? shardline::rows(own_tokens(r)) : rows_, (own.values.second - own.values.first) * dim,
+          exchanges() ? f.tokens(own_tokens(r)) : f.tokens(fresh(group)),
+          f.range(own.values.first * dim, own.values.second * dim)};
+}
+
 void RecurrentFlow::gate() {
   if (!on()) return;
   Dataflow& f = *b_.flow();
@@ -318,20 +328,71 @@ void RecurrentFlow::gate() {
   action.v_dim = d.value_dim * (a_.mamba ? d.value_heads / d.key_heads : 1);
   action.logistic = d.channel_decay;
   for_each_rank([&](int r, int group, const Own&) {
-    const Own own = of_tokens(r);
-    const Count columns = (own.values.second - own.values.first) * d.value_dim;
-    const std::int64_t n = exchanges() ? shardline::rows(own_tokens(r)) : rows_;
-    const TokensId rows = exchanges() ? f.tokens(own_tokens(r)) : f.tokens(fresh(group)),
-                   which = f.range(own.values.first * d.value_dim, own.values.second * d.value_dim);
+    const auto [n, columns, rows, which] = normed(r, group);
     f.size(gates, r, n, columns);
     f.size(result, r, n, columns);
     f.inputs.push_back({gates, r, Whole::gate, rows, which, kind});
     f.outputs.push_back({result, r, Whole::attention_output, rows, which, kind});
     action.rank = r;
-    action.heads = static_cast<int>(own.values.second - own.values.first);
+    action.heads = static_cast<int>(columns / d.value_dim);
     if (columns == 0 || n == 0) return;
     f.act(b_.previous(), action,
           std::array{Region{outputs_, 0, n, 0, columns}, Region{gates, 0, n, 0, columns},
+                     Region{result, 0, n, 0, columns}});
+  });
+}
+
+void RecurrentFlow::gate_squares() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const double act = bytes_per_element(c_.precision.activations);
+  const int kind = attention_index(c_.model, a_);
+  const SlotId gates = slot("gates", act);
+  gated_ = slot("gated outputs", act), squares_ = slot("sums of squares", kSquareBytes);
+  Action action;
+  action.function = Function::gated_squares;
+  for_each_rank([&](int r, int group, const Own&) {
+    const auto [n, columns, rows, which] = normed(r, group);
+    f.size(gates, r, n, columns);
+    f.size(gated_, r, n, columns);
+    f.size(squares_, r, n, 1);
+    f.inputs.push_back({gates, r, Whole::gate, rows, which, kind});
+    action.rank = r;
+    if (n == 0) return;
+    f.act(b_.previous(), action,
+          std::array{Region{outputs_, 0, n, 0, columns}, Region{gates, 0, n, 0, columns},
+                     Region{gated_, 0, n, 0, columns}, Region{squares_, 0, n, 0, 1}});
+  });
+}
+
+void RecurrentFlow::sum_squares() {
+  if (!on()) return;
+  const int ranks = out_proj_ranks(p_);
+  for_each_rank([&](int r, int group, const Own&) {
+    const Region all{squares_, 0, normed(r, group).rows, 0, 1};
+    const int first = r / ranks * ranks;
+    for (int to = first; to < first + ranks && all.rows > 0; ++to)
+      if (to != r) b_.flow()->move(b_.previous(), {r, to, all, all, true});
+  });
+}
+
+void RecurrentFlow::norm() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const DeltaRule d = state_rule(a_);
+  const int kind = attention_index(c_.model, a_);
+  const SlotId result = slot("normed outputs", bytes_per_element(c_.precision.activations));
+  Action action;
+  action.function = Function::norm_by_squares;
+  action.v_dim = d.value_heads * d.value_dim;  // of all ranks
+  for_each_rank([&](int r, int group, const Own&) {
+    const auto [n, columns, rows, which] = normed(r, group);
+    f.size(result, r, n, columns);
+    f.outputs.push_back({result, r, Whole::attention_output, rows, which, kind});
+    action.rank = r;
+    if (n == 0) return;
+    f.act(b_.previous(), action,
+          std::array{Region{gated_, 0, n, 0, columns}, Region{squares_, 0, n, 0, 1},
                      Region{result, 0, n, 0, columns}});
   });
 }

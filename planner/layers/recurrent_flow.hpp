@@ -24,6 +24,11 @@ class RecurrentFlow {
   void recur();
   /// Outputs -> those that enter the output projection; results of the step.
   void gate();
+  /// The same where ranks share the one group whose outputs are normed together: outputs -> gated ones and
+  /// the sums of their squares; the sums of all ranks; normed ones.
+  void gate_squares();
+  void sum_squares();
+  void norm();
 
  private:
   struct One {
@@ -64,6 +69,13 @@ class RecurrentFlow {
   template <class F>
   Tokens each(int group, F of) const;
   TokensId channel_columns(const Own& own) const;
+  // What a rank norms: its own tokens and their outputs.
+  struct Normed {
+    std::int64_t rows = 0;
+    Count columns = 0;
+    TokensId tokens, which;
+  };
+  Normed normed(int r, int group) const;
   Count width(const Own& own) const;
   SlotId slot(const char* name, double bytes) const { return b_.flow()->slot(name, bytes); }
 
@@ -77,7 +89,7 @@ class RecurrentFlow {
   std::int64_t rows_ = 0, kept_rows_ = 0, state_rows_ = 0;
   bool drafted_ = false;  // decoding requests have drafts beside their new token
   RowSlots rows_of_heads_;
-  SlotId convolved_ = 0, outputs_ = 0;
+  SlotId convolved_ = 0, outputs_ = 0, gated_ = 0, squares_ = 0;
 };
 
 }  // namespace shardline

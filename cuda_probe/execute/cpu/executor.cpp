@@ -272,6 +272,10 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
     c.kv_elements += static_cast<double>(views[views.size() - 2].size());
   } else if (a.function == Function::gated_norm) {
     gated_norm<Scalar>(a, views);
+  } else if (a.function == Function::gated_squares) {
+    gated_squares<Scalar>(views);
+  } else if (a.function == Function::norm_by_squares) {
+    norm_by_squares<Scalar>(a, views);
   } else {
     c.multiply_adds += simple_function<Scalar>(a, views);
   }

@@ -11,7 +11,8 @@ namespace shardline {
 /// How many regions a function writes.
 constexpr std::size_t results(Function f) {
   return f == Function::attend || f == Function::merge || f == Function::choose ||
-                 f == Function::choose_among || f == Function::delta_rule || f == Function::state_space
+                 f == Function::choose_among || f == Function::delta_rule || f == Function::state_space ||
+                 f == Function::gated_squares
              ? 2
              : 1;
 }
@@ -91,7 +92,12 @@ template <class Scalar>
 void state_space(const Action& action, std::span<View<Scalar>> views);
 template <class Scalar>
 void gated_norm(const Action& action, std::span<View<Scalar>> views);
-/// wrong_shape() of these four.
+/// The same of rows that ranks have in parts, before and behind the sum of their squares.
+template <class Scalar>
+void gated_squares(std::span<View<Scalar>> views);
+template <class Scalar>
+void norm_by_squares(const Action& action, std::span<View<Scalar>> views);
+/// wrong_shape() of these six.
 template <class Scalar>
 std::string wrong_recurrence(const Action& action, std::span<const View<Scalar>> views);
 

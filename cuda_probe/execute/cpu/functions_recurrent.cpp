@@ -9,7 +9,8 @@ namespace shardline {
 
 namespace {
 
-constexpr std::size_t kConvolveRegions = 4, kDeltaRegions = 8, kGateRegions = 3;
+constexpr std::size_t kConvolveRegions = 4, kDeltaRegions = 8, kGateRegions = 3, kSquareRegions = 4;
+constexpr double kSmall = 1e-6;   // added to a mean of squares
 constexpr std::size_t kSkip = 6;  // of state_space, which has one region more
 
 std::string wanted(std::size_t count, const char* what) {
@@ -54,6 +55,20 @@ std::string wrong_delta(const Action& a, std::span<const View<Scalar>> v) {
     return "leaves states of other tokens than the last, or of each, one by one";
   if (space && (v[kSkip].rows() != 1 || v[kSkip].cols() != heads)) return "has a skip of other heads";
   return {};
+}
+
+template <class Scalar>
+std::string wrong_squares(const Action& a, std::span<const View<Scalar>> v) {
+  const bool gates = a.function == Function::gated_squares;
+  if (v.size() != (gates ? kSquareRegions : kGateRegions))
+    return wanted(v.size(), gates ? "outputs, gates, gated outputs, sums of squares"
+                                  : "rows, sums of squares, normed rows");
+  const View<Scalar>&sums = gates ? v[3] : v[1], &result = v[2];
+  if (sums.rows() != v[0].rows() || sums.cols() != 1) return "has sums of squares of other rows";
+  if (result.rows() != v[0].rows() || result.cols() != v[0].cols() ||
+      (gates && (v[1].rows() != v[0].rows() || v[1].cols() != v[0].cols())))
+    return "needs equal shapes";
+  return gates || a.v_dim >= v[0].cols() ? std::string() : "norms rows that are wider than the whole";
 }
 
 template <class Scalar>
@@ -129,6 +144,8 @@ template <class Scalar>
 std::string wrong_recurrence(const Action& a, std::span<const View<Scalar>> v) {
   if (a.function == Function::convolve) return wrong_convolution<Scalar>(v);
   if (is_recurrent(a.function)) return wrong_delta<Scalar>(a, v);
+  if (a.function == Function::gated_squares || a.function == Function::norm_by_squares)
+    return wrong_squares<Scalar>(a, v);
   if (v.size() != kGateRegions) return wanted(v.size(), "outputs, gates, gated outputs");
   for (const View<Scalar>& one : v) {
     if (one.rows() != v[0].rows() || one.cols() != v[0].cols()) return "needs equal shapes";
@@ -232,7 +249,7 @@ void gated_norm(const Action& a, std::span<View<Scalar>> v) {
   for (Eigen::Index i = 0; i < out.rows(); ++i) {
     for (Eigen::Index at = 0; at < out.cols(); at += a.v_dim) {
       auto head = out.row(i).segment(at, a.v_dim);
-      head /= std::sqrt(head.squaredNorm() / static_cast<Scalar>(a.v_dim) + Scalar(1e-6));
+      head /= std::sqrt(head.squaredNorm() / static_cast<Scalar>(a.v_dim) + Scalar(kSmall));
     }
   }
   if (a.gate_first) {
@@ -243,15 +260,32 @@ void gated_norm(const Action& a, std::span<View<Scalar>> v) {
   v[2] = (out.array() * logistic.array()).matrix();
 }
 
+template <class Scalar>
+void gated_squares(std::span<View<Scalar>> v) {
+  const Matrix<Scalar> gated = (v[0].array() * v[1].array() / (Scalar(1) + (-v[1].array()).exp())).matrix();
+  for (Eigen::Index i = 0; i < gated.rows(); ++i) v[3](i, 0) = gated.row(i).squaredNorm();
+  v[2] = gated;
+}
+
+template <class Scalar>
+void norm_by_squares(const Action& a, std::span<View<Scalar>> v) {
+  for (Eigen::Index i = 0; i < v[0].rows(); ++i)
+    v[2].row(i) = v[0].row(i) / std::sqrt(v[1](i, 0) / static_cast<Scalar>(a.v_dim) + Scalar(kSmall));
+}
+
 template std::string wrong_recurrence<double>(const Action&, std::span<const View<double>>);
 template void convolve<double>(std::span<View<double>>);
 template void delta_rule<double>(const Action&, std::span<View<double>>);
 template void state_space<double>(const Action&, std::span<View<double>>);
 template void gated_norm<double>(const Action&, std::span<View<double>>);
+template void gated_squares<double>(std::span<View<double>>);
+template void norm_by_squares<double>(const Action&, std::span<View<double>>);
 template std::string wrong_recurrence<float>(const Action&, std::span<const View<float>>);
 template void convolve<float>(std::span<View<float>>);
 template void delta_rule<float>(const Action&, std::span<View<float>>);
 template void state_space<float>(const Action&, std::span<View<float>>);
 template void gated_norm<float>(const Action&, std::span<View<float>>);
+template void gated_squares<float>(std::span<View<float>>);
+template void norm_by_squares<float>(const Action&, std::span<View<float>>);
 
 }  // namespace shardline
