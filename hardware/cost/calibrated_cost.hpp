@@ -138,11 +138,13 @@ class CalibratedCost {
   // Kernels of linear attention, found when first asked for.
   struct RecurrentUse {
     StateDecay decay = StateDecay::per_head;
-    bool convolves = false, prompts = false;
-    bool other_rule = false;  // measured of another rule
+    bool convolves = false;
+    std::string_view phase;   // as rows name it: prefill, decode, verify (of drafts)
+    bool other_rule = false;  // measured of another rule, or of a token without drafts
+    bool drafts = false;      // rows of steps that verify them
     std::vector<Use> all;
   };
-  RecurrentUse& recurrent_use(bool convolves, StateDecay decay, bool prompts);
+  RecurrentUse& recurrent_use(bool convolves, StateDecay decay, std::string_view phase);
   std::optional<FittedPrice> recurrent(const PricedOp& op);
   std::optional<FittedPrice> recurrent_alike(const PricedOp& op, double requests, double tokens);
   double products_of(const ModuleRestShape& s, const Use& use);

@@ -158,13 +158,15 @@ enum class Function : std::uint8_t {
   make_rows,
   // rows before [up to taps - 1, channels], rows [n, channels], weight [taps, channels] -> [n, channels]:
   // silu
-  // of the sum over taps; what is before a request's first token is 0.
+  // of the sum over taps; what is before a request's first token is 0. With a fifth region the last of the
+  // rows before and the new ones, as many as it holds, are kept there: what tokens behind will reach back to.
   convolve,
   // The value heads of one key head, one request: queries, keys [n, qk_dim], values [n, heads * v_dim],
   // decays
   // [n, heads], or [n, heads * qk_dim], betas [n, heads], state before [1, heads * qk_dim * v_dim], or no
   // row:
-  // zeros -> state after, outputs [n, heads * v_dim]. Queries and keys are divided by their lengths, queries
+  // zeros -> state after, or, token by token, the state behind each [n, heads * qk_dim * v_dim], outputs
+  // [n, heads * v_dim]. Queries and keys are divided by their lengths, queries
   // by sqrt(qk_dim), too; each token: S = decay S, S += beta k (v - S^T k)^T, output S^T q. In chunks of
   // Action::chunk tokens (1: token by token).
   delta_rule,
@@ -176,6 +178,12 @@ enum class Function : std::uint8_t {
   // else
   // outputs, gates -> each head over its root mean square, times silu(gate), or the gate's logistic function.
   gated_norm,
+  // outputs, gates [n, channels] -> outputs times silu(gate), the sum of squares of each row of them [n, 1].
+  gated_squares,
+  // rows [n, channels], sums of squares [n, 1] of rows of v_dim numbers, of which these are a part -> the
+  // rows
+  // over the root mean square of all.
+  norm_by_squares,
 };
 
 struct Action {

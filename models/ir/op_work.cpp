@@ -100,11 +100,14 @@ Bytes token_bytes(const PricedOp& op) {
 }
 
 Bytes kv_bytes(const PricedOp& op) {
-  if (is_recurrent(op.kind)) {       // read and written once by each request
+  if (is_recurrent(op.kind)) {
     constexpr Count kConvolved = 2;  // BF16, whatever the state's type
     const auto& s = std::get<RecurrentShape>(op.shape);
-    return Bytes(op.kind == OpKind::convolve ? product(2 * kConvolved * s.requests, s.channels(), s.taps - 1)
-                                             : product(2 * s.requests, s.state(), s.number_bytes));
+    // The last taps - 1 rows behind every state that is written; those of several overlap.
+    const Count kept = 2 * (s.taps - 1) + s.states - 1;
+    return Bytes(op.kind == OpKind::convolve
+                     ? product(kConvolved * s.requests, s.channels(), kept)
+                     : product((1 + s.states) * s.requests, s.state(), s.number_bytes));
   }
   // Rows of sparse attention and index keys have scales among them: their bytes are not elements times a
   // type.

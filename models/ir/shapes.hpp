@@ -160,9 +160,12 @@ struct RecurrentShape {
   Count taps = 0;          // of the convolution: a request keeps its last taps - 1 rows
   Count number_bytes = 0;  // of a number of the state
   Count rows = 0;          // new tokens of all requests
-  Count requests = 0;      // each has a state that is read and written once
+  Count requests = 0;      // each has a state that is read once
   Count longest = 0;       // new tokens of the request with most
   bool prompts = false;    // in chunks of tokens (a scan), not token by token
+  // Of a request, states that are written: that behind its last new token; where drafts are verified, the one
+  // behind each of its new tokens, as any of them may be the last that is accepted [P29].
+  Count states = 1;
   Count channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
   Count state() const { return value_heads * key_dim * value_dim; }  // numbers of one request
   static constexpr void visit(auto& s, auto&& f) {
@@ -177,6 +180,7 @@ struct RecurrentShape {
     f("requests", s.requests);
     f("longest", s.longest);
     f("prompts", s.prompts);
+    f("states", s.states);
   }
 };
 

@@ -111,6 +111,12 @@ Complaint drafts_of_one(const Case&, const Plan& prefill, const Plan& decode) {
                      prefill[kDrafts], decode[kDrafts], std::max(prefill[kDrafts], decode[kDrafts]));
 }
 
+Complaint drafts_over_states(const Case& c, const Plan& prefill, const Plan& decode) {
+  if (!has_recurrence(c.model) || (!drafting(prefill) && !drafting(decode))) return std::nullopt;
+  return fmt::format("drafts={} of {}, whose layers keep states: no drafts, or servers that do both",
+                     std::max(prefill[kDrafts], decode[kDrafts]), c.model.name);
+}
+
 Complaint vllm_draft_model(const Case& c, const Plan& p) { return missing_module(c, p, kVllmModules); }
 
 Complaint vllm_draft_modules(const Case& c, const Plan& p) {
@@ -154,6 +160,13 @@ Complaint trtllm_draft_modules(const Case& c, const Plan& p) {
   const int n = module_count(c);
   if (n <= 1 || p[kDrafts] <= n) return std::nullopt;
   return fmt::format("drafts={} of {} modules: drafts={} at most", p[kDrafts], n, n);
+}
+
+Complaint trtllm_draft_replay(const Case& c, const Plan& p) {
+  const auto mamba = [](const Attention& a) { return a.mamba.has_value(); };
+  if (!drafting(p) || std::none_of(c.model.attentions.begin(), c.model.attentions.end(), mamba))
+    return std::nullopt;
+  return fmt::format("drafts={} of {}: no drafts, or engine vllm or sglang", p[kDrafts], c.model.name);
 }
 
 Complaint trtllm_draft_helix(const Case&, const Plan& p) {

@@ -34,8 +34,11 @@ Complaint sglang_draft_mixed(const Case& c, const Plan& p);
 Complaint trtllm_draft_model(const Case& c, const Plan& p);
 Complaint trtllm_draft_modules(const Case& c, const Plan& p);
 Complaint trtllm_draft_helix(const Case& c, const Plan& p);
+Complaint trtllm_draft_replay(const Case& c, const Plan& p);
 /// Of a pair of which one server alone drafts.
 Complaint drafts_of_one(const Case& c, const Plan& prefill, const Plan& decode);
+/// Of a pair that drafts over layers with a state.
+Complaint drafts_over_states(const Case& c, const Plan& prefill, const Plan& decode);
 /// Of engines that draft in one stage alone, whatever the model.
 Complaint drafts_in_stages(const Case& c, const Plan& p);
 
@@ -102,6 +105,13 @@ inline constexpr LaunchRule kTrtllmDraftHelix{
     "16003, of 6 July 2026, is to add it",
     trtllm_draft_helix};
 
+inline constexpr LaunchRule kTrtllmDraftReplay{
+    "draft_replay",
+    "states of Mamba-2 are rolled back by computing accepted tokens anew, which has no price here",
+    "NVIDIA/TensorRT-LLM pull request 13453, merged before v1.3.0rc20; "
+    "tensorrt_llm/_torch/pyexecutor/mamba_cache_manager.py, ReplayStateUpdateMetadata@00bce92cbb90",
+    trtllm_draft_replay};
+
 // Pairs: the modules' caches are more layers of the pools that both sides register, and move with them.
 inline constexpr PairRule kVllmDraftPair{
     "pair_drafts", "both halves load the modules that draft, or neither does: their caches are handed over",
@@ -122,5 +132,17 @@ inline constexpr PairRule kTrtllmDraftPair{
     "mlaCacheFormatter.cpp@203cb19113ba and cacheFormatter.cpp@859f042647d8; "
     "examples/disaggregated/slurm/benchmark/gen_worker_config.py@0eac701dcad0; pull request 14391",
     drafts_of_one};
+
+inline constexpr PairRule kVllmStateDraftPair{
+    "pair_state_drafts",
+    "a request whose states were handed over cannot be verified: its first step knows of no step before",
+    "ai-dynamo/dynamo issue 12198, open: vLLM's Mamba mixer stops in an assertion on the first step of a "
+    "request that NIXL brought where the server that decodes drafts",
+    drafts_over_states};
+inline constexpr PairRule kTrtllmStateDraftPair{
+    "pair_state_drafts", "how states are handed over beside those that drafts leave is not known",
+    "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/mamba_cache_manager.py@00bce92cbb90: no test or "
+    "document of both was found",
+    drafts_over_states};
 
 }  // namespace shardline

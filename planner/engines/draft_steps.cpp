@@ -36,6 +36,9 @@ DraftSteps read_draft_steps(const Reader& r) {
     out.graphs = read_graph_sizes(graphs);
   graphs.no_other_keys();
   out.all_beside_prompts = r.at("prompts").one_of({"first", "all"}) == 1;
+  if (const auto states = r.find("states"))
+    out.states =
+        states->one_of({"places", "copied"}) == 1 ? DraftSteps::States::copied : DraftSteps::States::places;
   out.assumes = r.at("assumes").text();
   static_cast<void>(r.at("why").text());
   r.no_other_keys();

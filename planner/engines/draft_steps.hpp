@@ -19,7 +19,12 @@ struct DraftSteps {
   Counts counts = Counts::requests;
   std::vector<int> graphs;  // of requests, ascending, in place of those without drafts; empty: the same
   bool all_beside_prompts = true;  // steps with prompts run all passes of the module, else the first alone
-  std::string assumes;             // what is not measured, printed with every answer that has drafts
+  /// Where states lie that recurrent layers leave behind each token that is verified. places: in the pool,
+  /// and the next step reads the accepted one's (vLLM). copied: in a cache of their own, from which the
+  /// accepted one is copied (SGLang, TensorRT-LLM). unsaid: such layers have no drafts.
+  enum class States : unsigned char { unsaid, places, copied };
+  States states = States::unsaid;
+  std::string assumes;  // what is not measured, printed with every answer that has drafts
 };
 
 /// Reads the mapping `drafts`.

@@ -104,7 +104,7 @@ Complaint uneven_halves(const Plan& prefill, const Plan& decode) {
   return fmt::format("prompts over {} ranks, answers over {}", prefill.tpa, decode.tpa);
 }
 
-Complaint uneven_heads(const Case& c, int ranks) {
+Complaint uneven_heads(const Case& c, int ranks, bool copies_group) {
   for (const Attention& a : c.model.attentions) {
     if (a.q_heads % ranks != 0) return fmt::format("{} query heads over {}", a.q_heads, ranks_text(ranks));
     // Each rank has whole key heads with their value heads: num_k_heads // tp_size in Qwen3-Next's model of
@@ -112,7 +112,9 @@ Complaint uneven_heads(const Case& c, int ranks) {
     // (_torch/models/modeling_qwen3_next.py).
     if (a.delta && a.delta->key_heads % ranks != 0)
       return fmt::format("{} key heads of linear attention over {}", a.delta->key_heads, ranks_text(ranks));
-    if (a.mamba && a.mamba->groups % ranks != 0)
+    // vllm model_executor/layers/mamba/mamba_mixer2.py and sglang layers/attention/mamba/mamba.py copy the
+    // group of a layer that has one, and no others ("num_groups must equal 1").
+    if (a.mamba && a.mamba->groups % ranks != 0 && !(copies_group && a.mamba->groups == 1))
       return fmt::format("{} groups of Mamba-2 over {}", a.mamba->groups, ranks_text(ranks));
   }
   return std::nullopt;

@@ -100,7 +100,7 @@ std::string option_text(const Plan& plan, std::string_view key);
 Complaint uneven_halves(const Plan& prefill, const Plan& decode);
 
 /// Query heads that `ranks` do not share evenly; KV heads that they neither share nor copy evenly.
-Complaint uneven_heads(const Case& c, int ranks);
+Complaint uneven_heads(const Case& c, int ranks, bool copies_group = true);
 Complaint uneven_kv_heads(const Case& c, int ranks);
 /// Widths of the dense networks over `dense` ranks and of each expert over `tpf`.
 Complaint uneven_widths(const Case& c, int dense, int tpf);

@@ -54,6 +54,15 @@ EngineLayout layout_of(const Case& c, Flags f) {
 
 EngineLayout layout(const Case& c, const Plan& p) { return layout_of(c, flags_of(c, p)); }
 
+// Of a quantised checkpoint no group of Mamba-2 is copied to several ranks ("Tensor parallel currently
+// supported for quantized models only if tensor parallel world size divides num groups",
+// layers/attention/mamba/mamba.py).
+bool quantised(const Case& c) {
+  constexpr std::array kModules{Module::attention, Module::out_proj, Module::dense_ffn, Module::experts};
+  return std::any_of(kModules.begin(), kModules.end(),
+                     [&](Module m) { return bytes_per_element(c.precision.of(m).weights) < 2; });
+}
+
 // Integer divisions leave ranks out where the experts' groups do not make up TP.
 Complaint expert_groups(const Case& c, const Plan& p) {
   const Flags f = flags_of(c, p);
@@ -252,7 +261,7 @@ constexpr LaunchRule kPlans[]{
     kWholeTrays,
     {"heads", "attention TP divides the query heads",
      "sgl-project/sglang python/sglang/srt: layers/linear.py:949@49e384ce9d",
-     [](const Case& c, const Plan& p) { return uneven_heads(c, layout(c, p).tpa); }},
+     [](const Case& c, const Plan& p) { return uneven_heads(c, layout(c, p).tpa, !quantised(c)); }},
     {"kv_heads", "attention TP divides the KV heads, or is a multiple of them and copies them",
      "sgl-project/sglang python/sglang/srt: layers/linear.py:950-955@49e384ce9d",
      [](const Case& c, const Plan& p) { return uneven_kv_heads(c, layout(c, p).tpa); }},

@@ -48,7 +48,10 @@ EngineLayout layout(const Plan& p) { return layout_of(flags_of(p)); }
 bool with_helix(const Plan& p) { return launched_as(p, LaunchedAs::helix); }
 
 // Output projections are row-parallel over TP x CP.
-Complaint heads(const Case& c, const Plan& p) { return uneven_heads(c, layout(p).tpa * layout(p).kvp); }
+// A rank has n_groups // tp_size groups of Mamba-2 (_torch/modules/mamba/mamba2_mixer.py): of one group none.
+Complaint heads(const Case& c, const Plan& p) {
+  return uneven_heads(c, layout(p).tpa * layout(p).kvp, false);
+}
 
 // DeepSeek's dense networks take fewer ranks where TP does not divide them.
 Complaint widths(const Case& c, const Plan& p) {
@@ -317,6 +320,7 @@ constexpr LaunchRule kPlans[]{
     kTrtllmDraftModules,
     kTrtllmDraftStages,
     kTrtllmDraftHelix,
+    kTrtllmDraftReplay,
 };
 
 // Both halves are of one case, so that blocks and types of their caches are alike, as they have to be.
@@ -328,6 +332,7 @@ constexpr PairRule kPairs[]{
        return with_helix(prefill) ? Complaint(fmt::format("prompts under kvp={}", prefill.kvp)) : Complaint();
      }},
     kTrtllmDraftPair,
+    kTrtllmStateDraftPair,
 };
 
 }  // namespace

@@ -309,6 +309,7 @@ constexpr PairRule kPairs[] = {
        return std::nullopt;
      }},
     kVllmDraftPair,
+    kVllmStateDraftPair,
 };
 
 }  // namespace

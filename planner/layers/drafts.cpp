@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/layers/cache_attention.hpp"
+#include "planner/layers/recurrent.hpp"
 #include "planner/layers/row_ops.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/two_batches.hpp"
@@ -21,6 +22,30 @@ std::optional<DraftLayer> draft_layer(const Model& m) {
                     static_cast<int>(ffn - m.ffns.begin())};
 }
 
+bool accepts_states(const Case& c, const Plan& p) {
+  return p[kDrafts] > 0 && c.batch.decodes() && has_recurrence(c.model) && copies_states(c);
+}
+
+namespace {
+
+// States are rolled back to the last draft that is accepted: what an engine keeps for that has to be known.
+std::optional<std::string> no_drafts_of_states(const Case& c, const Plan& p) {
+  if (!has_recurrence(c.model)) return std::nullopt;
+  if (c.model.attentions[static_cast<std::size_t>(draft_layer(c.model)->attention)].recurrent())
+    return fmt::format("the module that drafts for {} keeps a state, which no engine rolls back",
+                       c.model.name);
+  if (c.engine && c.engine->drafts.told && c.engine->drafts.states == DraftSteps::States::unsaid)
+    return fmt::format("the profile of {} does not say how it rolls back states where a draft is rejected",
+                       c.engine->title);
+  if (copies_states(c) && p.pp > 1)
+    return fmt::format(
+        "{} copies accepted states in one stage: drafts over layers with a state are with pp=1",
+        c.engine->title);
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
   if (p[kDrafts] == 0) return std::nullopt;
   if (!c.model.drafts)
@@ -28,8 +53,7 @@ std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
   if (!draft_layer(c.model))
     return fmt::format("the module that drafts for {} is of a kind that none of its layers has",
                        c.model.name);
-  if (has_recurrence(c.model))
-    return "drafts are not for recurrent layers, whose states engines roll back where a draft is rejected";
+  if (auto reason = no_drafts_of_states(c, p)) return reason;
   if (has_compression(c.model) || !c.model.residual.plain())
     return fmt::format("drafts are not for {}, whose module works on all of its residual streams",
                        c.model.name);

@@ -22,6 +22,9 @@ std::optional<DraftLayer> draft_layer(const Model& model);
 /// Why the case has no steps with the plan's drafts; nothing where it has, or the plan has none.
 std::optional<std::string> no_drafts(const Case& c, const Plan& plan);
 
+/// Whether the plan's step copies the states of recurrent layers behind the last draft that is accepted.
+bool accepts_states(const Case& c, const Plan& plan);
+
 /// What plans of a pair of which one drafts are told.
 inline constexpr const char* kDraftsOfBoth =
     "drafts are of both servers of a pair, or of neither: the module's cache of a prompt is built by the one "

@@ -34,9 +34,10 @@ RecurrentShape shape_of(const Attention& a, const RecurrentHeads& h) {
   return s;
 }
 
-// New tokens of these requests.
-RecurrentShape of_requests(RecurrentShape s, std::span<const Segment> segments, Asked asked) {
+// New tokens of these requests. Any draft may be the last that is accepted: a state is left behind each.
+RecurrentShape of_requests(RecurrentShape s, std::span<const Segment> segments, const Plan& p, Asked asked) {
   s.prompts = asked == Asked::prefill;
+  s.states = s.prompts ? 1 : new_tokens(p);
   for (const Segment& r : segments) {
     s.rows += r.fresh * r.count;
     s.requests += r.count;
@@ -154,6 +155,29 @@ void add_projections(const RowOps& ops, const Case& c, const Attention& a, const
   }
 }
 
+// Ranks that share the one group of Mamba-2 norm its outputs by the sum of all their squares (vllm
+// model_executor/layers/mamba/mamba_mixer2.py, Mixer2RMSNormGated, n_groups == 1; sgl-project/sglang
+// layers/attention/mamba/mixer2_rms_norm_gated.py).
+void add_gated_norm(const Case& c, const Attention& a, const Plan& p, const RowOps& ops,
+                    std::vector<RecurrentFlow>& flows) {
+  const Count values = recurrent_values(a, p);
+  const double pass = static_cast<double>(values) * activation_size(c);
+  const int ranks = out_proj_ranks(p);
+  if (!a.mamba || a.mamba->groups % ranks == 0) {
+    ops.elementwise("gated norm", Part::attention, values, 3 * pass);
+    for (RecurrentFlow& flow : flows) flow.gate();
+    return;
+  }
+  constexpr double kSquareBytes = 4;  // sums of squares are float32
+  ops.elementwise("gate and squares", Part::attention, values, 3 * pass);
+  for (RecurrentFlow& flow : flows) flow.gate_squares();
+  ops.exchange("sum of squares", Part::exchange, OpKind::all_reduce, {ranks, 1},
+               [&](Count rows) { return ExchangeShape{Bytes(kSquareBytes * static_cast<double>(rows))}; });
+  for (RecurrentFlow& flow : flows) flow.sum_squares();
+  ops.elementwise("norm of a group", Part::attention, values, 2 * pass);
+  for (RecurrentFlow& flow : flows) flow.norm();
+}
+
 }  // namespace
 
 DeltaRule state_rule(const Attention& a) {
@@ -208,15 +232,47 @@ Count recurrent_values(const Attention& a, const Plan& p) {
   return recurrent_heads(a, p).value * state_rule(a).value_dim;
 }
 
-Bytes rank_state_bytes(const Attention& a, const Plan& p) {
+Bytes rank_state_bytes(const Attention& a, const Plan& p, Count more) {
   const RecurrentShape s = shape_of(a, most_state_heads(a, p));
   return Bytes(static_cast<double>(s.state()) * bytes_per_element(state_rule(a).state) +
-               static_cast<double>(s.channels() * (s.taps - 1) * kConvBytes));
+               static_cast<double>(s.channels() * (s.taps - 1 + more) * kConvBytes));
+}
+
+bool copies_states(const Case& c) {
+  return c.engine && c.engine->drafts.states == DraftSteps::States::copied;
+}
+
+Bytes state_place_bytes(const Case& c, const Attention& a, const Plan& p) {
+  return rank_state_bytes(a, p, copies_states(c) ? 0 : p[kDrafts]);
 }
 
 Bytes recurrent_cache_bytes(const Case& c, const Attention& a, const Plan& p) {
   const auto requests = static_cast<double>(requests_in(c.batch.decode) + requests_in(c.batch.prefill));
-  return rank_state_bytes(a, p) * (requests * p.batch * p.in_flight);
+  const Bytes place = state_place_bytes(c, a, p);
+  Bytes all = place;
+  if (!copies_states(c) && p[kDrafts] > 0) {
+    // An engine's places are alike; without one the rows of the convolution are kept once.
+    const double matrices = static_cast<double>(shape_of(a, most_state_heads(a, p)).state()) *
+                            bytes_per_element(state_rule(a).state);
+    all += (c.engine ? place : Bytes(matrices)) * p[kDrafts];
+  }
+  return all * (requests * p.batch * p.in_flight);
+}
+
+void add_accepted_states(ScheduleBuilder& b, const Case& c, const Plan& p) {
+  const Count requests = decode_requests(c, p);
+  Count numbers = 0;
+  Bytes bytes;
+  for (int i = 0; i < static_cast<int>(c.model.attentions.size()); ++i) {
+    const Attention& a = c.model.attentions[static_cast<std::size_t>(i)];
+    if (!a.recurrent()) continue;
+    const Count layers = layers_of_attention(c.model, i);
+    numbers += layers * shape_of(a, most_state_heads(a, p)).state();
+    bytes += rank_state_bytes(a, p) * static_cast<double>(2 * requests * layers);
+  }
+  b.begin_block("accepted states");
+  b.elementwise("accepted states", Part::attention, OpKind::elementwise, {requests, numbers, bytes});
+  b.end_block();
 }
 
 Bytes recurrent_buffers(const Case& c, const Attention& a, const Plan& p) {
@@ -250,11 +306,16 @@ double recurrent_activations(const Attention& a, const Plan& p) {
 
 std::optional<std::string> too_many_for_states(const Model& m, const Plan& p) {
   for (const Attention& a : m.attentions) {
-    // The outputs of a group are normed together, on one rank.
-    if (a.mamba && a.mamba->groups % out_proj_ranks(p) != 0)
+    // The outputs of a group are normed together: on one rank, or over all where there is one group, which
+    // each has a copy of. Engines copy no other.
+    if (a.mamba && a.mamba->groups > 1 && a.mamba->groups % out_proj_ranks(p) != 0)
       return fmt::format(
           "{} ranks share the layers with a state, whose {} groups (Mamba-2) they do not divide",
           out_proj_ranks(p), a.mamba->groups);
+    if (a.mamba && a.mamba->heads % out_proj_ranks(p) != 0)
+      return fmt::format(
+          "{} ranks share the layers with a state, whose {} heads (Mamba-2) they do not divide",
+          out_proj_ranks(p), a.mamba->heads);
     const Count heads = a.recurrent() ? rank_share(state_rule(a).value_heads, out_proj_ranks(p)) : 0;
     if (a.recurrent() && p.cp > 1 && rank_share(heads, rank_share(heads, p.cp)) < p.cp)
       return fmt::format(
@@ -300,7 +361,7 @@ void add_recurrent(ScheduleBuilder& b, const Case& c, const Attention& a, const 
   const auto add = [&](Asked asked, std::span<const Segment> segments) {
     const auto shape = [&](int k) {
       const RecurrentHeads h = exchanges ? state_heads_of(a, p, k) : recurrent_heads(a, p);
-      return of_requests(shape_of(a, h), segments, asked);
+      return of_requests(shape_of(a, h), segments, p, asked);
     };
     RecurrentFlow& flow = flows.emplace_back(b, c, a, p, asked, prefills);
     if (exchanges) {
@@ -318,10 +379,7 @@ void add_recurrent(ScheduleBuilder& b, const Case& c, const Attention& a, const 
   };
   if (c.batch.decodes()) add(Asked::decode, asked_segments(c, p, Asked::decode));
   if (prefills) add(Asked::prefill, prompt_segments(c, p, prefills));
-  const Count values = recurrent_values(a, p);
-  ops.elementwise("gated norm", Part::attention, values,
-                  3 * static_cast<double>(values) * activation_size(c));
-  for (RecurrentFlow& flow : flows) flow.gate();
+  add_gated_norm(c, a, p, ops, flows);
 }
 
 }  // namespace shardline

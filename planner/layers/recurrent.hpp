@@ -39,10 +39,20 @@ Count recurrent_values(const Attention& a, const Plan& p);
 Bytes recurrent_buffers(const Case& c, const Attention& a, const Plan& p);
 
 /// The state of one request of one layer on the rank with most: its matrices in their own type, and the last
-/// rows of the convolution in BF16 [M14].
-Bytes rank_state_bytes(const Attention& a, const Plan& p);
-/// Of all requests of a step that are on their way at once.
+/// rows of the convolution in BF16 [M14], `more` of them than it has taps behind the newest.
+Bytes rank_state_bytes(const Attention& a, const Plan& p, Count more = 0);
+/// Whether the states behind drafts lie beside the pool, and the accepted one is copied into it (SGLang,
+/// TensorRT-LLM); else each has a place in the pool, and the next step reads the accepted one's (vLLM).
+bool copies_states(const Case& c);
+/// One such place: with drafts it holds the rows of the convolution that any of them needs.
+Bytes state_place_bytes(const Case& c, const Attention& a, const Plan& p);
+/// Places of all requests of a step that are on their way at once: one each, or one behind each of the tokens
+/// that are verified.
 Bytes recurrent_cache_bytes(const Case& c, const Attention& a, const Plan& p);
+/// [P29] The copy of the accepted states of all layers, once a step, behind the tokens that are picked: each
+/// is read and written (sgl-project/sglang layers/attention/hybrid_linear_attn_backend.py,
+/// update_mamba_state_after_mtp_verify, whose kernel takes all layers at once).
+void add_accepted_states(ScheduleBuilder& b, const Case& c, const Plan& p);
 
 /// Elements of its projections on one rank, the output's apart [M1].
 AttentionWeights recurrent_weights(const Case& c, const Attention& a, const Plan& p);

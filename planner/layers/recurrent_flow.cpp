@@ -12,6 +12,7 @@ namespace {
 
 // Shorter than kernels have it [G9], so that short prompts pass in several chunks.
 constexpr int kFlowChunk = 8;
+constexpr double kSquareBytes = 4;  // sums of squares are float32
 
 }  // namespace
 
@@ -32,10 +33,12 @@ RecurrentFlow::RecurrentFlow(ScheduleBuilder& b, const Case& c, const Attention&
   }
   // Requests of all attention groups are numbered one after the other, those that decode first.
   const bool decode = asked == Asked::decode;
+  drafted_ = decode && p[kDrafts] > 0;
   std::int32_t next = decode ? 0 : p.dp * static_cast<std::int32_t>(decode_requests(c, p));
   for (int copy = 0; copy < p.batch; ++copy) {
     for (const Segment& s : decode ? c.batch.decode : c.batch.prefill) {
-      for (int i = 0; i < s.count; ++i) add(next++, s.cached, s.length());
+      const long long length = (decode ? with_drafts(s, p) : s).length();
+      for (int i = 0; i < s.count; ++i) add(next++, s.cached, length);
     }
   }
 }
@@ -175,8 +178,12 @@ Tokens RecurrentFlow::before(int group) const {
   return each(group,
               [](const One& one) { return std::pair(std::max<std::int64_t>(0, one.first - 1), one.first); });
 }
-Tokens RecurrentFlow::last(int group) const {
-  return each(group, [](const One& one) { return std::pair(one.end - 1, one.end); });
+Tokens RecurrentFlow::left(int group) const {
+  return each(group, [&](const One& one) { return std::pair(drafted_ ? one.first : one.end - 1, one.end); });
+}
+Tokens RecurrentFlow::window(int group) const {
+  return each(group,
+              [&](const One& one) { return std::pair(one.end - one.window(state_rule(a_).conv), one.end); });
 }
 
 // Its heads' queries, keys and values among those of all.
@@ -209,6 +216,9 @@ void RecurrentFlow::convolve() {
   convolved_ = slot("convolved channels", act);
   Action action;
   action.function = Function::convolve;
+  const SlotId windows = drafted_ ? slot("channels to fall back to", act) : SlotId(0);
+  std::int64_t window_rows = 0;
+  for (const One& one : requests_) window_rows += drafted_ ? one.window(taps) : 0;
   for_each_rank([&](int r, int group, const Own& own) {
     const Count columns = width(own);
     const TokensId which = channel_columns(own);
@@ -218,13 +228,21 @@ void RecurrentFlow::convolve() {
     f.size(convolved_, r, rows_, columns);
     f.inputs.push_back({kept_rows, r, Whole::channels, f.tokens(kept(group)), which, kind});
     f.inputs.push_back({weight, r, Whole::conv_weight, f.range(0, taps), which, kind});
+    if (drafted_) {
+      f.size(windows, r, window_rows, columns);
+      f.outputs.push_back({windows, r, Whole::channels, f.tokens(window(group)), which, kind});
+    }
     action.rank = r;
+    std::int64_t at = 0;
     for (const One& one : requests_) {
-      const std::int64_t n = one.end - one.first;
-      f.act(b_.previous(), action,
-            std::array{Region{kept_rows, one.kept_row, one.kept(taps), 0, columns},
-                       Region{rows, one.row, n, 0, columns}, Region{weight, 0, taps, 0, columns},
-                       Region{convolved_, one.row, n, 0, columns}});
+      const std::int64_t n = one.end - one.first, behind = one.window(taps);
+      std::vector<Region> regions{{kept_rows, one.kept_row, one.kept(taps), 0, columns},
+                                  {rows, one.row, n, 0, columns},
+                                  {weight, 0, taps, 0, columns},
+                                  {convolved_, one.row, n, 0, columns}};
+      if (drafted_) regions.push_back({windows, at, behind, 0, columns});
+      at += behind;
+      f.act(b_.previous(), action, regions);
     }
   });
 }
@@ -246,7 +264,7 @@ void RecurrentFlow::recur() {
   action.qk_dim = d.key_dim;
   action.v_dim = d.value_dim;
   action.chunk = asked_ == Asked::prefill ? kFlowChunk : 1;
-  const auto all = static_cast<std::int64_t>(requests_.size());
+  const std::int64_t all = drafted_ ? rows_ : static_cast<std::int64_t>(requests_.size());
   for_each_rank([&](int r, int group, const Own& own) {
     const Count first = own.values.first, end = own.values.second;
     const Count heads = end - first, keys = own.keys.second - own.keys.first;
@@ -258,7 +276,7 @@ void RecurrentFlow::recur() {
     if (a_.mamba) input(skip, Whole::skip, f.range(0, 1), 1, 1);
     f.size(states, r, all, heads * matrix);
     f.outputs.push_back(
-        {states, r, Whole::state, f.tokens(last(group)), f.range(first * matrix, end * matrix), kind});
+        {states, r, Whole::state, f.tokens(left(group)), f.range(first * matrix, end * matrix), kind});
     f.size(outputs_, r, rows_, heads * d.value_dim);
     action.rank = r;
     for (Count k = own.keys.first; k < own.keys.second; ++k) {
@@ -277,12 +295,23 @@ void RecurrentFlow::recur() {
             {betas, one.row, count, from, n},
             {old, one.state_row, one.first > 0 ? 1 : 0, from * matrix, n * matrix}};
         if (a_.mamba) regions.push_back({skip, 0, 1, from, n});
-        regions.push_back({states, index++, 1, from * matrix, n * matrix});
+        const std::int64_t behind = drafted_ ? count : 1;
+        regions.push_back({states, index, behind, from * matrix, n * matrix});
+        index += behind;
         regions.push_back({outputs_, one.row, count, from * d.value_dim, n * d.value_dim});
         f.act(b_.previous(), action, regions);
       }
     }
   });
+}
+
+RecurrentFlow::Normed RecurrentFlow::normed(int r, int group) const {
+  Dataflow& f = *b_.flow();
+  const Own own = of_tokens(r);
+  const Count dim = state_rule(a_).value_dim;
+  return {exchanges() ? shardline::rows(own_tokens(r)) : rows_, (own.values.second - own.values.first) * dim,
+          exchanges() ? f.tokens(own_tokens(r)) : f.tokens(fresh(group)),
+          f.range(own.values.first * dim, own.values.second * dim)};
 }
 
 void RecurrentFlow::gate() {
@@ -299,20 +328,71 @@ void RecurrentFlow::gate() {
   action.v_dim = d.value_dim * (a_.mamba ? d.value_heads / d.key_heads : 1);
   action.logistic = d.channel_decay;
   for_each_rank([&](int r, int group, const Own&) {
-    const Own own = of_tokens(r);
-    const Count columns = (own.values.second - own.values.first) * d.value_dim;
-    const std::int64_t n = exchanges() ? shardline::rows(own_tokens(r)) : rows_;
-    const TokensId rows = exchanges() ? f.tokens(own_tokens(r)) : f.tokens(fresh(group)),
-                   which = f.range(own.values.first * d.value_dim, own.values.second * d.value_dim);
+    const auto [n, columns, rows, which] = normed(r, group);
     f.size(gates, r, n, columns);
     f.size(result, r, n, columns);
     f.inputs.push_back({gates, r, Whole::gate, rows, which, kind});
     f.outputs.push_back({result, r, Whole::attention_output, rows, which, kind});
     action.rank = r;
-    action.heads = static_cast<int>(own.values.second - own.values.first);
+    action.heads = static_cast<int>(columns / d.value_dim);
     if (columns == 0 || n == 0) return;
     f.act(b_.previous(), action,
           std::array{Region{outputs_, 0, n, 0, columns}, Region{gates, 0, n, 0, columns},
+                     Region{result, 0, n, 0, columns}});
+  });
+}
+
+void RecurrentFlow::gate_squares() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const double act = bytes_per_element(c_.precision.activations);
+  const int kind = attention_index(c_.model, a_);
+  const SlotId gates = slot("gates", act);
+  gated_ = slot("gated outputs", act), squares_ = slot("sums of squares", kSquareBytes);
+  Action action;
+  action.function = Function::gated_squares;
+  for_each_rank([&](int r, int group, const Own&) {
+    const auto [n, columns, rows, which] = normed(r, group);
+    f.size(gates, r, n, columns);
+    f.size(gated_, r, n, columns);
+    f.size(squares_, r, n, 1);
+    f.inputs.push_back({gates, r, Whole::gate, rows, which, kind});
+    action.rank = r;
+    if (n == 0) return;
+    f.act(b_.previous(), action,
+          std::array{Region{outputs_, 0, n, 0, columns}, Region{gates, 0, n, 0, columns},
+                     Region{gated_, 0, n, 0, columns}, Region{squares_, 0, n, 0, 1}});
+  });
+}
+
+void RecurrentFlow::sum_squares() {
+  if (!on()) return;
+  const int ranks = out_proj_ranks(p_);
+  for_each_rank([&](int r, int group, const Own&) {
+    const Region all{squares_, 0, normed(r, group).rows, 0, 1};
+    const int first = r / ranks * ranks;
+    for (int to = first; to < first + ranks && all.rows > 0; ++to)
+      if (to != r) b_.flow()->move(b_.previous(), {r, to, all, all, true});
+  });
+}
+
+void RecurrentFlow::norm() {
+  if (!on()) return;
+  Dataflow& f = *b_.flow();
+  const DeltaRule d = state_rule(a_);
+  const int kind = attention_index(c_.model, a_);
+  const SlotId result = slot("normed outputs", bytes_per_element(c_.precision.activations));
+  Action action;
+  action.function = Function::norm_by_squares;
+  action.v_dim = d.value_heads * d.value_dim;  // of all ranks
+  for_each_rank([&](int r, int group, const Own&) {
+    const auto [n, columns, rows, which] = normed(r, group);
+    f.size(result, r, n, columns);
+    f.outputs.push_back({result, r, Whole::attention_output, rows, which, kind});
+    action.rank = r;
+    if (n == 0) return;
+    f.act(b_.previous(), action,
+          std::array{Region{gated_, 0, n, 0, columns}, Region{squares_, 0, n, 0, 1},
                      Region{result, 0, n, 0, columns}});
   });
 }

@@ -16,12 +16,19 @@ class RecurrentFlow {
   /// order of their positions; and the outputs of states back.
   void to_heads();
   void to_tokens();
-  /// What requests keep of earlier rows, and new rows -> convolved rows.
+  /// What requests keep of earlier rows, and new rows -> convolved rows. Where drafts are verified also the
+  /// rows that a token behind any of the new ones reaches back to, which a step keeps to fall back on.
   void convolve();
-  /// Convolved rows, decays, betas and the states before them -> states behind them, outputs.
+  /// Convolved rows, decays, betas and the states before them -> the state behind them, where drafts are
+  /// verified behind each of them; outputs.
   void recur();
   /// Outputs -> those that enter the output projection; results of the step.
   void gate();
+  /// The same where ranks share the one group whose outputs are normed together: outputs -> gated ones and
+  /// the sums of their squares; the sums of all ranks; normed ones.
+  void gate_squares();
+  void sum_squares();
+  void norm();
 
  private:
   struct One {
@@ -29,6 +36,8 @@ class RecurrentFlow {
     std::int64_t first = 0, end = 0;
     std::int64_t row = 0, kept_row = 0, state_row = 0;
     std::int64_t kept(int taps) const { return std::min<std::int64_t>(first, taps - 1); }
+    // Rows up to its last one that a token behind any of its new ones reaches back to.
+    std::int64_t window(int taps) const { return end - std::max<std::int64_t>(0, first + 2 - taps); }
   };
   // What a rank has of the heads, and where they lie in its rows.
   struct Own {
@@ -55,10 +64,18 @@ class RecurrentFlow {
   Tokens fresh(int group) const;
   Tokens kept(int group) const;
   Tokens before(int group) const;
-  Tokens last(int group) const;
+  Tokens left(int group) const;    // tokens whose states a step leaves
+  Tokens window(int group) const;  // rows that it keeps where drafts are verified
   template <class F>
   Tokens each(int group, F of) const;
   TokensId channel_columns(const Own& own) const;
+  // What a rank norms: its own tokens and their outputs.
+  struct Normed {
+    std::int64_t rows = 0;
+    Count columns = 0;
+    TokensId tokens, which;
+  };
+  Normed normed(int r, int group) const;
   Count width(const Own& own) const;
   SlotId slot(const char* name, double bytes) const { return b_.flow()->slot(name, bytes); }
 
@@ -70,8 +87,9 @@ class RecurrentFlow {
   const ContextStep* const step_;
   std::vector<One> requests_;
   std::int64_t rows_ = 0, kept_rows_ = 0, state_rows_ = 0;
+  bool drafted_ = false;  // decoding requests have drafts beside their new token
   RowSlots rows_of_heads_;
-  SlotId convolved_ = 0, outputs_ = 0;
+  SlotId convolved_ = 0, outputs_ = 0, gated_ = 0, squares_ = 0;
 };
 
 }  // namespace shardline

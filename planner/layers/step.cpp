@@ -11,6 +11,7 @@
 #include "planner/layers/host_work.hpp"
 #include "planner/layers/layer.hpp"
 #include "planner/layers/prefill_layout.hpp"
+#include "planner/layers/recurrent.hpp"
 #include "planner/layers/round_room.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/layers/streams.hpp"
@@ -97,6 +98,8 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
       return add_head(b, c, p, block.draft);
     case BlockKind::draft_input:
       return add_draft_input(b, c, p);
+    case BlockKind::accept:
+      return add_accepted_states(b, c, p);
     case BlockKind::receive:
     case BlockKind::hand_off: {
       // One message, which the host has started long before.
@@ -258,6 +261,7 @@ void run_drafts(ScheduleBuilder& b, const Case& c, const Plan& p, const Placed& 
   const DraftLayer layer = *draft_layer(c.model);
   const BlockIndex head = at.draft(BlockKind::head);
   const bool module = c.precision.drafts.has_value();
+  if (accepts_states(c, p)) b.run({at[BlockKind::accept]});
   b.run({at[BlockKind::draft_input], module ? at.module(BlockKind::attention) : at.attention(layer.attention),
          module ? at.module(BlockKind::ffn) : at.ffn(layer.ffn), head});
   if (const int later = later_passes(c, p); later > 0)
@@ -296,7 +300,8 @@ void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Pl
     Round round(b, c, p, std::move(layout));
     for (const StepBlock block : blocks) {
       // Executors compute what is verified: what a module drafts is another function of other weights.
-      if (b.flow() && (block.draft || block.module || block.kind == BlockKind::draft_input)) continue;
+      const bool behind = block.kind == BlockKind::draft_input || block.kind == BlockKind::accept;
+      if (b.flow() && (block.draft || block.module || behind)) continue;
       at[block] = next_block(schedule);
       round.add(block);
     }

@@ -13,7 +13,7 @@ namespace shardline {
 /// of every kind of feed-forward network, then the others. receive: a later stage gathers the slices of the
 /// activations that its ranks were handed. The last three are layers with experts whose two halves of a batch
 /// overlap [P23], each from the messages of a layer to those of the next. draft_input: what enters a module
-/// that drafts [P29].
+/// that drafts; accept: the accepted states of recurrent layers are copied [P29].
 enum class BlockKind : std::uint8_t {
   attention,
   ffn,
@@ -21,6 +21,7 @@ enum class BlockKind : std::uint8_t {
   receive,
   hand_off,
   draft_input,
+  accept,
   opening,
   middle,
   closing,

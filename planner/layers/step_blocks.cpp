@@ -53,6 +53,7 @@ void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
   if (p.pp > 1 && stage_ranks(p) > 1) out.push_back({BlockKind::receive});
   if (p.pp > 1) out.push_back({BlockKind::hand_off});
   if (p[kDrafts] == 0) return;
+  if (accepts_states(c, p)) out.push_back({BlockKind::accept});
   out.push_back({BlockKind::draft_input});
   out.push_back({BlockKind::head, 0, true});
   // The first pass has the rows of a layer of the model: with types of its own it is another block than
@@ -116,6 +117,11 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
       v.kvp = p.ranks_per_stage();
       break;
     case BlockKind::draft_input:
+      break;
+    case BlockKind::accept:  // heads of states
+      v.kvp = p.kvp;
+      v.tpa = p.tpa;
+      v.strategy = common_attention(strategy(p.strategy)) ? alike(p.strategy) : p.strategy;
       break;
     case BlockKind::head:  // graphs, and what hosts do, are of a group
       if (c.engine && !c.engine->waits_in_strategies.empty()) v.strategy = p.strategy;

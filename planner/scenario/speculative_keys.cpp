@@ -16,7 +16,7 @@ std::shared_ptr<const AcceptanceCurve> read_speculative(const Document& document
   const auto at = root.find("speculative");
   if (!at) return nullptr;
   if (kind == StepKind::prefill) at->fault("speculative is for phase: decode, whose steps verify drafts");
-  const auto drafts = [](const Model& m) { return draft_layer(m) && !has_recurrence(m); };
+  const auto drafts = [](const Model& m) { return draft_layer(m).has_value(); };
   if (!models.empty() && std::none_of(models.begin(), models.end(), drafts))
     at->fault("no listed model has a module that drafts and is timed",
               {"expected a model with drafts, or no speculative"});

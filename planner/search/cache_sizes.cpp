@@ -119,11 +119,36 @@ bool splits(const Case& c) {
          !c.engine->pools.keeps_windows_whole(c.model.architecture) && has_local_attention(c.model);
 }
 
+// Requests that have states at once.
+double holders(const Case& c, const Plan& p) {
+  const long long requests = sequences(c, p);
+  if (!c.engine || !c.engine->pools.states.told) return static_cast<double>(requests);
+  if (only_answers(c)) return static_cast<double>(requests + arriving(requests));
+  return static_cast<double>(requests * (c.disaggregated ? kBatchesUnderWay : 1));
+}
+
+// Beside the pool, for each request: the states behind all tokens that are verified, of which the accepted
+// one is copied (SGLang 0.5.14: model_executor/model_runner_kv_cache_mixin.py, handle_max_mamba_cache, and
+// disaggregation/decode.py, mamba_spec_state_size; TensorRT-LLM: pyexecutor/mamba_cache_manager.py,
+// SpeculativeState).
+Bytes states_to_copy(const Case& c, const Plan& p, const std::vector<KindLayers>& layers) {
+  Bytes sum;
+  if (p[kDrafts] == 0 || !copies_states(c)) return sum;
+  for (const KindLayers& l : layers) {
+    const Attention& a = attention_of(c, l);
+    if (a.recurrent())
+      sum += rank_state_bytes(a, p) * (holders(c, p) * static_cast<double>(new_tokens(p)) * l.count);
+  }
+  return sum;
+}
+
 Bytes state_bytes_of(const Case& c, const Plan& p, const KindLayers& l) {
   const Attention& a = attention_of(c, l);
   if (!c.engine || !c.engine->pools.states.told) return recurrent_cache_bytes(c, a, p) * l.count;
   const int all = c.engine->pools.states.of_all_stages ? layers_of_attention(c.model, l.attention) : 0;
-  return rank_state_bytes(a, p) * (static_cast<double>(state_places(c, p)) * std::max(l.count, all));
+  const double places = copies_states(c) ? 1 : static_cast<double>(new_tokens(p));
+  return state_place_bytes(c, a, p) *
+         (places * static_cast<double>(state_places(c, p)) * std::max(l.count, all));
 }
 
 // Pools of their own for layers of each kind.
@@ -168,7 +193,7 @@ void paged_kinds(const Case& c, const Plan& p, const std::vector<KindLayers>& la
     const Attention& a = c.model.attentions[static_cast<std::size_t>(i)];
     const int all = a.none() ? 0 : layers_of_attention(c.model, i);
     if (all == 0) continue;
-    const double bytes = a.recurrent() ? rank_state_bytes(a, p).value : kv_bytes_per_token(c, a, p);
+    const double bytes = a.recurrent() ? state_place_bytes(c, a, p).value : kv_bytes_per_token(c, a, p);
     auto known =
         std::find_if(out.begin(), out.end(), [&](const PagedKind& k) { return k.same_as(a, bytes); });
     if (known == out.end()) known = out.insert(out.end(), PagedKind{&a, bytes});
@@ -220,7 +245,9 @@ Bytes paged(const Case& c, const Plan& p, const std::vector<PagedKind>& kinds) {
     const int groups = (k.all + of_group - 1) / of_group;
     layers = std::max(layers, (k.count + groups - 1) / groups);
     if (a.recurrent()) {
-      blocks += groups * static_cast<double>(state_places(c, p));
+      // num_speculative_blocks of a request beside its own (v1/kv_cache_interface.py, MambaSpec).
+      const double each = copies_states(c) ? 1 : static_cast<double>(new_tokens(p));
+      blocks += groups * each * static_cast<double>(state_places(c, p));
       continue;
     }
     const double least = static_cast<double>(has_latents(a) ? pools.latent_page : pools.page);
@@ -269,9 +296,9 @@ Bytes cache_pools(const Case& c, const Plan& p, const std::vector<KindLayers>& l
       !c.engine->pools.keeps_windows_whole(c.model.architecture)) {
     thread_local std::vector<PagedKind> kinds;
     paged_kinds(c, p, layers, kinds);
-    if (!kinds.empty() && unlike(kinds)) return paged(c, p, kinds);
+    if (!kinds.empty() && unlike(kinds)) return paged(c, p, kinds) + states_to_copy(c, p, layers);
   }
-  return separate(c, p, layers);
+  return separate(c, p, layers) + states_to_copy(c, p, layers);
 }
 
 }  // namespace shardline

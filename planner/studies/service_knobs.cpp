@@ -181,6 +181,10 @@ std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
 
 // Schedulers of these engines are without drafts.
 std::optional<std::string> no_play_of_drafts(const Case& c) {
+  if (has_recurrence(c.model))
+    return "its states are rolled back where a draft is rejected, and take 1 + drafts places each, which is "
+           "not "
+           "played yet: sweep and plan have such drafts on average";
   if (same_engine(c.engine->name, "vllm")) return std::nullopt;
   return fmt::format(
       "its drafts change what the scheduler of {} computes, which is not played yet: sweep and plan have "

@@ -78,6 +78,12 @@ std::vector<MadeOfKinds> all_of_kinds() {
     return c.plan.cp == 3 && c.study.batch.prefill.front().cached == 36 && c.plan.tpa == 1;
   });
   add_states("helix", [](const cli::VerifyCase& c) { return c.plan.kvp == 2 && c.plan.batch == 4; });
+  // States behind each of the tokens that are verified.
+  for (const char* rule : {"DeltaNet", "Mamba-2"}) {
+    add_states("tensor", [&](const cli::VerifyCase& c) {
+      return says(c, rule) && c.plan[kDrafts] > 0 && c.plan.tpa == 2 && c.plan.batch == 3;
+    });
+  }
   return all;
 }
 

@@ -155,10 +155,16 @@ TEST(Strategies, EveryMutationOfTheirSchedulesIsFound) {
     for (std::size_t n = 0; n < std::min<std::size_t>(8, cases.size()); ++n)
       sampled.push_back(n * step % cases.size());
     // Only these have what some mutations of a choice take away.
-    for (const char* layers : {"index", "chosen blocks", "rows of 2", "Mamba-2"}) {
+    struct Wanted {
+      const char *layers, *step;
+      int batch;
+    };
+    for (const Wanted& w :
+         {Wanted{"index", "", 4}, Wanted{"chosen blocks", "", 4}, Wanted{"rows of 2", "", 4},
+          Wanted{"rows of 2", "12 new", 1}, Wanted{"Mamba-2", "", 4}, Wanted{"DeltaNet", "drafts", 3}}) {
       const auto found = std::find_if(cases.begin(), cases.end(), [&](const cli::VerifyCase& c) {
-        return c.what.find(layers) != std::string::npos && c.plan.batch >= 4 && c.plan.tpa == 1 &&
-               c.charges == Charges::every_rank;
+        return c.what.find(w.layers) != std::string::npos && c.what.find(w.step) != std::string::npos &&
+               c.plan.batch >= w.batch && c.plan.tpa == 1 && c.charges == Charges::every_rank;
       });
       if (found != cases.end()) sampled.push_back(static_cast<std::size_t>(found - cases.begin()));
     }

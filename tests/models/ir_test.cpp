@@ -30,7 +30,7 @@ const std::tuple kShapes{
     TopKShape{16, 3, 8, 20, 12, 250, 2, 30, true, Dtype::fp8, true, 4},
     AttendSparseShape{8, 12, 10, 150, 40, 656, 20, 2, 8, 300, true, 3, true, Dtype::fp8, true, 4},
     ModuleRestShape{8, 3, 20, 2, 300, 64, 24, 10, 2, 6, 7, 5, 656, true, Dtype::fp8, true, 4},
-    RecurrentShape{StateDecay::per_channel, 2, 4, 3, 5, 4, 4, 20, 2, 11, true},
+    RecurrentShape{StateDecay::per_channel, 2, 4, 3, 5, 4, 4, 20, 2, 11, true, 3},
     MixShape{3, 10, 4, true}};
 
 /// f(shape) for a shape of each type.
@@ -305,6 +305,7 @@ TEST(Ops, G8ScoresAreFourBytes) {
 // By hand: 32 channels, of which two requests keep three rows; states of 60 numbers.
 TEST(Ops, G9StatesAreReadAndWrittenOnce) {
   PricedOp op = op_of(std::get<RecurrentShape>(kShapes));
+  std::get<RecurrentShape>(op.shape).states = 1;
   ASSERT_EQ(op.kind, OpKind::convolve);
   EXPECT_EQ(flops(op).value, 0);
   EXPECT_EQ(kv_bytes(op).value, 2 * 2 * (2 * 3 * 32));
@@ -315,6 +316,11 @@ TEST(Ops, G9StatesAreReadAndWrittenOnce) {
   EXPECT_EQ(token_bytes(op).value, 2 * 20 * (32 + 20));
   std::get<RecurrentShape>(op.shape).prompts = false;
   EXPECT_EQ(flops(op).value, 20 * 8 * 60);
+  // Behind each of three tokens a state, and the three rows before each: five in all.
+  std::get<RecurrentShape>(op.shape).states = 3;
+  EXPECT_EQ(kv_bytes(op).value, (1 + 3) * 4 * (2 * 60));
+  op.kind = OpKind::convolve;
+  EXPECT_EQ(kv_bytes(op).value, 2 * 2 * ((3 + 5) * 32));
   EXPECT_EQ(token_bytes(op_of(std::get<ElementwiseShape>(kShapes))).value, 0);
 }
 

@@ -88,12 +88,16 @@ void vllm_drafts(Engine& e) {
   if (at == e.words.end()) return;
   e.wants(at->second == fmt::format(R"('{{"method":"mtp","num_speculative_tokens":{}}}')", e.p[kDrafts]),
           at->second);
-  e.wants(e.number("--pipeline-parallel-size") == 1, "MTP in stages");
+  // Classes of modules that run in stages (SupportsPP): glm4_moe_lite_mtp.py:204, nemotron_h_mtp.py:312.
+  e.wants(e.number("--pipeline-parallel-size") == 1 || e.of("Glm4MoeLiteForCausalLM") ||
+              e.of("NemotronHForCausalLM"),
+          "MTP in stages");
   e.wants(e.number("--cp-kv-cache-interleave-size") == 1, "MTP with an interleave");
   const long long most = e.number("--max-cudagraph-capture-size"),
-                  tokens = e.number("--max-num-seqs") * each(e);
+                  tokens = e.number("--max-num-seqs") * each(e), step = tokens / e.p.in_flight;
   e.wants(e.number("--max-num-batched-tokens") >= tokens, "budget >= tokens of requests");
-  e.wants((std::min(most, tokens) + each(e) - 1) / each(e) * each(e) <= most, "no size is left");
+  // Of a step's requests: in stages as many steps are on their way as there are microbatches.
+  e.wants((std::min(most, step) + each(e) - 1) / each(e) * each(e) <= most, "no size is left");
 }
 
 // SGLang 0.5.14: server_args.py:6651-6684, arg_groups/speculative_hook.py:382-390.

@@ -43,7 +43,12 @@ const std::vector<PairTry> kPairTries{
     {"sglang", "pair_drafts", "tensor:tpa=8,ep=8,batch=1", "dp_ep:dp=8,ep=8,batch=4,drafts=3",
      "tensor:tpa=8,ep=8,batch=1,drafts=3", "tensor:tpa=8,ep=8,batch=4,drafts=3"},
     {"trtllm", "pair_drafts", "tensor:tpa=8,ep=8,batch=1,drafts=3", "dp_ep:dp=8,ep=8,batch=4",
-     "tensor:tpa=8,ep=8,batch=1,drafts=3", "dp_ep:dp=8,ep=8,batch=4,drafts=3"}};
+     "tensor:tpa=8,ep=8,batch=1,drafts=3", "dp_ep:dp=8,ep=8,batch=4,drafts=3"},
+    {"vllm", "pair_state_drafts", "tensor:tpa=8,ep=8,batch=1,drafts=1", "tensor:tpa=8,ep=8,batch=4,drafts=1",
+     "tensor:tpa=8,ep=8,batch=1", "tensor:tpa=8,ep=8,batch=4", kQwen35},
+    {"trtllm", "pair_state_drafts", "tensor:tpa=8,ep=8,batch=1,drafts=2",
+     "tensor:tpa=8,ep=8,batch=4,drafts=2", "tensor:tpa=8,ep=8,batch=1", "tensor:tpa=8,ep=8,batch=4",
+     kQwen35}};
 
 TEST(Launchable, EveryRuleOfPairsRefusesOneAndLetsTheNearestPass) {
   for (const PairTry& t : kPairTries) {

@@ -16,14 +16,13 @@
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "tests/planner/attention_ops.hpp"
+#include "tests/planner/launchable.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
 namespace {
 
 using namespace testing;
-
-constexpr const char* kNemotron = "nemotron-3-super-120b-a12b";
 
 Case case_of(long long context = 100'000, const char* system = "h200-hgx", int nodes = 4) {
   Precision precision;
@@ -111,6 +110,78 @@ TEST(StateSpace, P30RanksThatDoNotDivideTheGroupsAreRefused) {
     EXPECT_EQ(*reason, "16 ranks share the layers with a state, whose 8 groups (Mamba-2) they do not divide");
   }
   EXPECT_FALSE(check_plan(c, plan_of(c, "tensor:tpa=8,ep=8")));
+}
+
+Case of_one_group() {
+  Case c = case_of();
+  for (Attention& a : c.model.attentions) {
+    if (a.mamba) a.mamba->groups = 1;
+  }
+  return c;
+}
+
+// Of a layer with one group each rank has a copy of it beside its heads, and the norm is over the sum of all
+// ranks' squares: four bytes a token.
+TEST(StateSpace, P30OneGroupIsCopiedAndNormedTogether) {
+  const Case c = of_one_group();
+  const Sums one = sums_of(c, plan_of(c, "tensor:tpa=1,ep=1"));
+  const Plan p = plan_of(c, "tensor:tpa=8,ep=8,batch=3");
+  EXPECT_PRED2(near, 8 * sums_of(c, plan_of(c, "tensor:tpa=8,ep=8")).state_flops, one.state_flops);
+  int sums = 0;
+  over_attention(c, p, [&](const Op& op, double n) {
+    if (std::string_view(op.name) == "sum of squares") {
+      ++sums;
+      EXPECT_EQ(op.kind, OpKind::all_reduce);
+      EXPECT_EQ(op.group, (Group{8, 1}));
+      EXPECT_EQ(message_bytes(op).value, 3 * 4);
+      EXPECT_EQ(n, 40);
+    }
+  });
+  EXPECT_EQ(sums, 1);
+  for (const Attention& a : c.model.attentions) {
+    if (!a.mamba) continue;
+    // 16 heads of 64 x 128 numbers in float32; three rows of 1024 channels, and of B and C of the group.
+    EXPECT_EQ(rank_state_bytes(a, p).value, 16.0 * 64 * 128 * 4 + 3 * 2 * (1024.0 + 2 * 128));
+    EXPECT_EQ(recurrent_channels(a, p), 1024 + 2 * 128);
+    // Gate, inputs, B, C and steps of the rank's heads.
+    EXPECT_EQ(recurrent_weights(c, a, p).projections, c.model.hidden * (2.0 * 1024 + 2 * 128 + 16));
+  }
+  over_attention(c, plan_of(c, "tensor:tpa=1,ep=1"),
+                 [&](const Op& op, double) { EXPECT_NE(std::string_view(op.name), "sum of squares"); });
+  EXPECT_EQ(check_plan(c, plan_of(c, "tensor:tpa=16,ep=16")), std::nullopt);
+  EXPECT_EQ(too_many_for_states(c.model, parse_plan("tensor:tpa=24,ep=24")),
+            "24 ranks share the layers with a state, whose 128 heads (Mamba-2) they do not divide");
+}
+
+// vLLM copies the group; SGLang where no weights are quantised; TensorRT-LLM does not.
+TEST(StateSpace, P30EnginesCopyOneGroupAlone) {
+  const auto refuses = [](const char* engine, void (*change)(Case&)) {
+    const Case c = testing::case_of(engine, {kNemotron, "h200-hgx", "", change});
+    const auto refusal = does_not_start(c, parse_plan("tensor:tpa=8,ep=8"));
+    return refusal ? std::string(refusal->rule) : std::string();
+  };
+  const auto one = [](Case& c) {
+    for (Attention& a : c.model.attentions) {
+      if (a.mamba) a.mamba->groups = 1;
+    }
+  };
+  const auto one_in_fp8 = [](Case& c) {
+    for (Attention& a : c.model.attentions) {
+      if (a.mamba) a.mamba->groups = 1;
+    }
+    c.precision.weights = c.precision.math = Dtype::fp8;
+  };
+  const auto four = [](Case& c) {
+    for (Attention& a : c.model.attentions) {
+      if (a.mamba) a.mamba->groups = 4;
+    }
+  };
+  EXPECT_EQ(refuses("vllm", one), "");
+  EXPECT_EQ(refuses("vllm", one_in_fp8), "");
+  EXPECT_EQ(refuses("sglang", one), "");
+  EXPECT_EQ(refuses("sglang", one_in_fp8), "heads");
+  EXPECT_EQ(refuses("trtllm", one), "heads");
+  for (const char* engine : {"vllm", "sglang", "trtllm"}) EXPECT_EQ(refuses(engine, four), "heads");
 }
 
 // A prompt in chunks updates its state by as many tokens.

@@ -63,7 +63,7 @@ AttendCharge state_charge(OpKind kind, const RecurrentShape& s) {
   const bool state = kind == OpKind::recur;
   c.heads = state ? std::max(static_cast<double>(s.value_heads), 1.0) : 1;
   c.q_rows = static_cast<double>(s.rows);
-  c.kv_rows = state ? static_cast<double>(s.requests * s.state()) : 0;
+  c.kv_rows = state ? static_cast<double>(s.states * s.requests * s.state()) : 0;
   return c;
 }
 AttendCharge attend_charge(const Op& op, const Done& done) {
@@ -254,8 +254,9 @@ class Comparison {
       std::int64_t missing = 0;
       std::string first;
       for (Interval i : expected) {
-        // Of a state only what the last token leaves.
-        if (whole == static_cast<std::size_t>(Whole::state)) i.begin = std::max(i.begin, i.last());
+        // Of a state only what the last token leaves, unless any of them may be the last that is accepted.
+        if (whole == static_cast<std::size_t>(Whole::state) && !p.every_state)
+          i.begin = std::max(i.begin, i.last());
         for (std::int64_t position = i.begin; position < i.end; position += i.stride) {
           const Eigen::Index token = row_of(kind, i.request, position);
           for (Eigen::Index column = 0; column < covered.cols(); ++column) {

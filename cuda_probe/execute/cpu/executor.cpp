@@ -265,13 +265,17 @@ void Executor<Scalar>::act(OpIndex op, const Action& a, const RunOptions& option
     choose<Scalar>(keys, views);
   } else if (a.function == Function::convolve) {
     convolve<Scalar>(views);
-    c.query_rows += static_cast<double>(views.back().rows());
+    c.query_rows += static_cast<double>(views[1].rows());
   } else if (a.function == Function::delta_rule || a.function == Function::state_space) {
     a.function == Function::delta_rule ? delta_rule<Scalar>(a, views) : state_space<Scalar>(a, views);
     c.query_rows += a.heads * static_cast<double>(views.back().rows());
     c.kv_elements += static_cast<double>(views[views.size() - 2].size());
   } else if (a.function == Function::gated_norm) {
     gated_norm<Scalar>(a, views);
+  } else if (a.function == Function::gated_squares) {
+    gated_squares<Scalar>(views);
+  } else if (a.function == Function::norm_by_squares) {
+    norm_by_squares<Scalar>(a, views);
   } else {
     c.multiply_adds += simple_function<Scalar>(a, views);
   }

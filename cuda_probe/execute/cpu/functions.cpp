@@ -182,14 +182,12 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
       if (v[0].rows() != v[1].rows() || v[0].cols() != 2 * v[1].cols()) return "needs twice as many columns";
       return {};
     case Function::rms_norm:
+    case Function::silu:
       if (v.size() != 2) return wanted(v.size(), "input, output");
       return same(v[0], v[1]) ? std::string() : "needs equal shapes";
     case Function::add:
       if (v.size() != 3) return wanted(v.size(), "a, b, output");
       return same(v[0], v[1]) && same(v[0], v[2]) ? std::string() : "needs equal shapes";
-    case Function::silu:
-      if (v.size() != 2) return wanted(v.size(), "input, output");
-      return same(v[0], v[1]) ? std::string() : "needs equal shapes";
     case Function::compress:
       if (v.size() != 3) return wanted(v.size(), "scores, kv, kept kv");
       if (a.kv_heads < 1 || v[0].cols() != a.kv_heads) return "has scores of other heads";
@@ -207,6 +205,8 @@ std::string wrong_shape(const Action& a, TokenView queries, TokenView keys, std:
     case Function::delta_rule:
     case Function::state_space:
     case Function::gated_norm:
+    case Function::gated_squares:
+    case Function::norm_by_squares:
       return wrong_recurrence(a, v);
   }
   return "is of no known function";

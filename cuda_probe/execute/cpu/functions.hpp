@@ -11,13 +11,17 @@ namespace shardline {
 /// How many regions a function writes.
 constexpr std::size_t results(Function f) {
   return f == Function::attend || f == Function::merge || f == Function::choose ||
-                 f == Function::choose_among || f == Function::delta_rule || f == Function::state_space
+                 f == Function::choose_among || f == Function::delta_rule || f == Function::state_space ||
+                 f == Function::gated_squares
              ? 2
              : 1;
 }
+/// The region of a convolution that it writes first; another may stand behind it, rows that it keeps.
+inline constexpr std::size_t kConvolvedRows = 3;
 /// Whether region `i` of `regions` is one that the function writes: its last ones, but an attend's sinks
 /// or chosen keys, which it reads, stand behind them.
 constexpr bool is_result(Function f, std::size_t i, std::size_t regions) {
+  if (f == Function::convolve) return i >= kConvolvedRows && i < regions;
   return f == Function::attend ? i == 2 || i == 3 : i < regions && i + results(f) >= regions;
 }
 /// Of layers that keep a state: rows of a request follow from one another.
@@ -88,7 +92,12 @@ template <class Scalar>
 void state_space(const Action& action, std::span<View<Scalar>> views);
 template <class Scalar>
 void gated_norm(const Action& action, std::span<View<Scalar>> views);
-/// wrong_shape() of these four.
+/// The same of rows that ranks have in parts, before and behind the sum of their squares.
+template <class Scalar>
+void gated_squares(std::span<View<Scalar>> views);
+template <class Scalar>
+void norm_by_squares(const Action& action, std::span<View<Scalar>> views);
+/// wrong_shape() of these six.
 template <class Scalar>
 std::string wrong_recurrence(const Action& action, std::span<const View<Scalar>> views);
 

@@ -9,7 +9,8 @@ namespace shardline {
 
 namespace {
 
-constexpr std::size_t kConvolveRegions = 4, kDeltaRegions = 8, kGateRegions = 3;
+constexpr std::size_t kConvolveRegions = 4, kDeltaRegions = 8, kGateRegions = 3, kSquareRegions = 4;
+constexpr double kSmall = 1e-6;   // added to a mean of squares
 constexpr std::size_t kSkip = 6;  // of state_space, which has one region more
 
 std::string wanted(std::size_t count, const char* what) {
@@ -18,11 +19,14 @@ std::string wanted(std::size_t count, const char* what) {
 
 template <class Scalar>
 std::string wrong_convolution(std::span<const View<Scalar>> v) {
-  if (v.size() != kConvolveRegions) return wanted(v.size(), "kept rows, rows, weight, convolved rows");
+  if (v.size() != kConvolveRegions && v.size() != kConvolveRegions + 1)
+    return wanted(v.size(), "kept rows, rows, weight, convolved rows, or rows that it keeps, too");
   for (const View<Scalar>& one : v) {
     if (one.cols() != v[1].cols()) return "convolves rows and weights of unequal channels";
   }
   if (v[3].rows() != v[1].rows()) return "gives other rows than it convolves";
+  if (v.size() > kConvolveRegions && v.back().rows() > v[0].rows() + v[1].rows())
+    return "keeps more rows than there are";
   return v[0].rows() < v[2].rows() ? std::string() : "keeps as many rows as it has taps";
 }
 
@@ -45,10 +49,26 @@ std::string wrong_delta(const Action& a, std::span<const View<Scalar>> v) {
   if (v[3].rows() != n || (v[3].cols() != heads && (space || v[3].cols() != heads * a.qk_dim)))
     return "has decays of neither heads nor channels";
   if (v[4].rows() != n || v[4].cols() != heads) return "has betas of other heads";
-  if (v[5].cols() != matrix || after.cols() != matrix || v[5].rows() > 1 || after.rows() != 1)
+  if (v[5].cols() != matrix || after.cols() != matrix || v[5].rows() > 1)
     return "has states that do not fit its heads";
+  if (after.rows() != 1 && (after.rows() != n || a.chunk != 1))
+    return "leaves states of other tokens than the last, or of each, one by one";
   if (space && (v[kSkip].rows() != 1 || v[kSkip].cols() != heads)) return "has a skip of other heads";
   return {};
+}
+
+template <class Scalar>
+std::string wrong_squares(const Action& a, std::span<const View<Scalar>> v) {
+  const bool gates = a.function == Function::gated_squares;
+  if (v.size() != (gates ? kSquareRegions : kGateRegions))
+    return wanted(v.size(), gates ? "outputs, gates, gated outputs, sums of squares"
+                                  : "rows, sums of squares, normed rows");
+  const View<Scalar>&sums = gates ? v[3] : v[1], &result = v[2];
+  if (sums.rows() != v[0].rows() || sums.cols() != 1) return "has sums of squares of other rows";
+  if (result.rows() != v[0].rows() || result.cols() != v[0].cols() ||
+      (gates && (v[1].rows() != v[0].rows() || v[1].cols() != v[0].cols())))
+    return "needs equal shapes";
+  return gates || a.v_dim >= v[0].cols() ? std::string() : "norms rows that are wider than the whole";
 }
 
 template <class Scalar>
@@ -110,12 +130,22 @@ Matrix<Scalar> pass(const Chunk<Scalar>& c, Matrix<Scalar>& state) {
   return out;
 }
 
+/// The state of head `h` behind token `token`, which the next one's overwrites unless each has a row.
+template <class Scalar>
+void put_state(Matrix<Scalar>& states, Eigen::Index token, Eigen::Index h, const Matrix<Scalar>& state) {
+  auto row = states.row(states.rows() == 1 ? 0 : token);
+  for (Eigen::Index x = 0; x < state.rows(); ++x)
+    row.segment((h * state.rows() + x) * state.cols(), state.cols()) = state.row(x);
+}
+
 }  // namespace
 
 template <class Scalar>
 std::string wrong_recurrence(const Action& a, std::span<const View<Scalar>> v) {
   if (a.function == Function::convolve) return wrong_convolution<Scalar>(v);
   if (is_recurrent(a.function)) return wrong_delta<Scalar>(a, v);
+  if (a.function == Function::gated_squares || a.function == Function::norm_by_squares)
+    return wrong_squares<Scalar>(a, v);
   if (v.size() != kGateRegions) return wanted(v.size(), "outputs, gates, gated outputs");
   for (const View<Scalar>& one : v) {
     if (one.rows() != v[0].rows() || one.cols() != v[0].cols()) return "needs equal shapes";
@@ -137,6 +167,11 @@ void convolve(std::span<View<Scalar>> v) {
     }
   }
   v[3] = (out.array() / (Scalar(1) + (-out.array()).exp())).matrix();
+  if (v.size() == kConvolveRegions) return;
+  for (Eigen::Index i = 1; i <= v[4].rows(); ++i) {  // from the last one back
+    const Eigen::Index at = v[1].rows() - i;
+    v[4].row(v[4].rows() - i) = at >= 0 ? v[1].row(at) : v[0].row(at + kept);
+  }
 }
 
 template <class Scalar>
@@ -145,7 +180,7 @@ void delta_rule(const Action& a, std::span<View<Scalar>> v) {
   const bool by_channel = v[3].cols() != a.heads;
   const Matrix<Scalar> queries = directions<Scalar>(v[0], Scalar(1) / std::sqrt(static_cast<Scalar>(k))),
                        keys = directions<Scalar>(v[1], Scalar(1));
-  Matrix<Scalar> states(1, v[6].cols()), out(n, v[7].cols());
+  Matrix<Scalar> states(v[6].rows(), v[6].cols()), out(n, v[7].cols());
   for (Eigen::Index h = 0; h < a.heads; ++h) {
     Matrix<Scalar> state = Matrix<Scalar>::Zero(k, w);
     for (Eigen::Index x = 0; x < k && v[5].rows() > 0; ++x)
@@ -165,8 +200,8 @@ void delta_rule(const Action& a, std::span<View<Scalar>> v) {
         }
       }
       out.block(first, h * w, count, w) = pass(c, state);
+      put_state(states, first, h, state);
     }
-    for (Eigen::Index x = 0; x < k; ++x) states.row(0).segment((h * k + x) * w, w) = state.row(x);
   }
   v[6] = states;
   v[7] = out;
@@ -176,7 +211,7 @@ template <class Scalar>
 void state_space(const Action& a, std::span<View<Scalar>> v) {
   const Eigen::Index n = v[0].rows(), k = a.qk_dim, w = a.v_dim;
   View<Scalar>&after = v[v.size() - 2], &outputs = v.back();
-  Matrix<Scalar> states(1, after.cols()), out(n, outputs.cols());
+  Matrix<Scalar> states(after.rows(), after.cols()), out(n, outputs.cols());
   for (Eigen::Index h = 0; h < a.heads; ++h) {
     Matrix<Scalar> state = Matrix<Scalar>::Zero(k, w);
     for (Eigen::Index x = 0; x < k && v[5].rows() > 0; ++x)
@@ -199,8 +234,8 @@ void state_space(const Action& a, std::span<View<Scalar>> v) {
         const Scalar weight = std::exp(left(count - 1) - left(j)) * v[4](first + j, h);
         for (Eigen::Index x = 0; x < k; ++x) state.row(x) += weight * keys(j, x) * values.row(j);
       }
+      put_state(states, first, h, state);
     }
-    for (Eigen::Index x = 0; x < k; ++x) states.row(0).segment((h * k + x) * w, w) = state.row(x);
   }
   after = states;
   outputs = out;
@@ -214,7 +249,7 @@ void gated_norm(const Action& a, std::span<View<Scalar>> v) {
   for (Eigen::Index i = 0; i < out.rows(); ++i) {
     for (Eigen::Index at = 0; at < out.cols(); at += a.v_dim) {
       auto head = out.row(i).segment(at, a.v_dim);
-      head /= std::sqrt(head.squaredNorm() / static_cast<Scalar>(a.v_dim) + Scalar(1e-6));
+      head /= std::sqrt(head.squaredNorm() / static_cast<Scalar>(a.v_dim) + Scalar(kSmall));
     }
   }
   if (a.gate_first) {
@@ -225,15 +260,32 @@ void gated_norm(const Action& a, std::span<View<Scalar>> v) {
   v[2] = (out.array() * logistic.array()).matrix();
 }
 
+template <class Scalar>
+void gated_squares(std::span<View<Scalar>> v) {
+  const Matrix<Scalar> gated = (v[0].array() * v[1].array() / (Scalar(1) + (-v[1].array()).exp())).matrix();
+  for (Eigen::Index i = 0; i < gated.rows(); ++i) v[3](i, 0) = gated.row(i).squaredNorm();
+  v[2] = gated;
+}
+
+template <class Scalar>
+void norm_by_squares(const Action& a, std::span<View<Scalar>> v) {
+  for (Eigen::Index i = 0; i < v[0].rows(); ++i)
+    v[2].row(i) = v[0].row(i) / std::sqrt(v[1](i, 0) / static_cast<Scalar>(a.v_dim) + Scalar(kSmall));
+}
+
 template std::string wrong_recurrence<double>(const Action&, std::span<const View<double>>);
 template void convolve<double>(std::span<View<double>>);
 template void delta_rule<double>(const Action&, std::span<View<double>>);
 template void state_space<double>(const Action&, std::span<View<double>>);
 template void gated_norm<double>(const Action&, std::span<View<double>>);
+template void gated_squares<double>(std::span<View<double>>);
+template void norm_by_squares<double>(const Action&, std::span<View<double>>);
 template std::string wrong_recurrence<float>(const Action&, std::span<const View<float>>);
 template void convolve<float>(std::span<View<float>>);
 template void delta_rule<float>(const Action&, std::span<View<float>>);
 template void state_space<float>(const Action&, std::span<View<float>>);
 template void gated_norm<float>(const Action&, std::span<View<float>>);
+template void gated_squares<float>(std::span<View<float>>);
+template void norm_by_squares<float>(const Action&, std::span<View<float>>);
 
 }  // namespace shardline

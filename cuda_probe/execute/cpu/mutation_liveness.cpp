@@ -9,6 +9,8 @@ namespace shardline::mutation {
 
 namespace {
 
+enum : std::size_t { kDecaysOfState = 3, kStateBefore = 5 };  // regions of delta_rule and state_space
+
 class Liveness {
  public:
   Liveness(const Dataflow& flow, Effect effect)
@@ -75,7 +77,9 @@ class Liveness {
   void mark(OpIndex op, const Action& a, std::size_t i, const std::vector<bool>& rows_live) {
     const auto regions = flow_.regions_of(a);
     // A score of a block is the highest of many products, or given; few blocks of keys are chosen.
-    const bool of_blocks = a.function == Function::block_scores || (a.chosen && a.block > 1 && i == 1);
+    // So are rows of several tokens, which other numbers may leave chosen as they were.
+    const bool of_blocks = a.function == Function::block_scores || (a.chosen && a.block > 1 && i == 1) ||
+                           (a.function == Function::index_scores && a.ratio > 1);
     if (effect_ == Effect::sure && of_blocks) return;
     View<char> input = view(a.rank, regions[i]);
     // Every row of a choice may decide which rows are chosen.
@@ -114,6 +118,10 @@ class Liveness {
       // The one key that a window or a chunk leaves has all weight, whatever the query.
       if (!keys && a.reach.local() && !has_sinks(a) && keys_seen == 1) needed[row] = false;
     }
+    // Without a state before them the first token's decays have nothing to decay.
+    const bool states = a.function == Function::delta_rule || a.function == Function::state_space;
+    if (states && i == kDecaysOfState && regions[kStateBefore].rows == 0 && !needed.empty())
+      needed[0] = false;
     for (std::size_t row = 0; row < needed.size(); ++row) {
       if (needed[row]) input.row(static_cast<Eigen::Index>(row)).setOnes();
     }

@@ -113,6 +113,9 @@ bool skip_lost(Schedule& s, Random& random);
 bool queries_as_keys(Schedule& s, Random& random);
 bool key_head_of_another(Schedule& s, Random& random);
 bool betas_of_wrong_head(Schedule& s, Random& random);
+bool rolled_back_too_far(Schedule& s, Random& random);
+bool window_of_draft_forgotten(Schedule& s, Random& random);
+bool state_written_twice(Schedule& s, Random& random);
 
 // Messages.
 bool message_dropped(Schedule& s, Random& random);

@@ -10,7 +10,7 @@ namespace {
 
 // Regions of Function::delta_rule and Function::convolve.
 enum : std::size_t { kQueries, kKeys, kValues, kDecays, kBetas, kBefore, kSkip };
-enum : std::size_t { kKept, kNew, kWeight };
+enum : std::size_t { kKept, kNew, kWeight, kConvolved, kWindows };
 
 template <class Change>
 bool change_regions(Schedule& s, Random& random, Function function, Change change) {
@@ -138,6 +138,55 @@ bool betas_of_wrong_head(Schedule& s, Random& random) {
     const Tokens first = slice(heads, 0, 1);
     turned.insert(turned.end(), first.begin(), first.end());
     b.columns = flow.tokens(turned);
+    return true;
+  });
+}
+
+bool rolled_back_too_far(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.outputs.size(), random, [&](std::size_t i) {
+    Binding& b = flow.outputs[i];
+    if (b.whole != Whole::state) return false;
+    Tokens list = copy(flow, b.rows);
+    // Where drafts are verified: states of several tokens, each taken for that of the one before.
+    const bool several =
+        std::any_of(list.begin(), list.end(), [](const Interval& t) { return t.size() > 1; });
+    const bool before = std::all_of(list.begin(), list.end(), [](const Interval& t) { return t.begin > 0; });
+    if (!several || !before) return false;
+    for (Interval& t : list) --t.begin, --t.end;
+    b.rows = flow.tokens(list);
+    return true;
+  });
+}
+
+bool window_of_draft_forgotten(Schedule& s, Random& random) {
+  return change_regions(s, random, Function::convolve, [](const Action& a, std::span<Region> r) {
+    if (a.regions <= kWindows || r[kWindows].rows == 0) return false;
+    --r[kWindows].rows;  // the last token's row is not kept, and those before it lie one off
+    return true;
+  });
+}
+
+bool state_written_twice(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(s.ops.size(), random, [&](std::size_t op) {
+    if (op >= flow.ops.size() || s.ops[op].kind != OpKind::recur || flow.ops[op].actions == 0) return false;
+    // The first action once more, from the state that it left.
+    const OpFlow part = flow.ops[op];
+    std::vector<Action> actions(flow.actions.begin() + part.first_action,
+                                flow.actions.begin() + part.first_action + part.actions);
+    const std::span<const Region> first = flow.regions_of(actions.front());
+    std::vector<Region> regions(first.begin(), first.end());
+    const Region& left = regions[regions.size() - 2];
+    if (left.rows == 0) return false;
+    regions[kBefore] = {left.slot, left.row + left.rows - 1, 1, left.column, left.columns};
+    Action again = actions.front();
+    again.first_region = static_cast<std::uint32_t>(flow.regions.size());
+    flow.regions.insert(flow.regions.end(), regions.begin(), regions.end());
+    flow.ops[op].first_action = static_cast<std::uint32_t>(flow.actions.size());
+    flow.ops[op].actions = part.actions + 1;
+    flow.actions.insert(flow.actions.end(), actions.begin(), actions.end());
+    flow.actions.push_back(again);
     return true;
   });
 }

@@ -40,6 +40,8 @@ struct Problem {
   RecurrenceDefinition recurrence = {};  // linear attention, in place of attention
   RowDefinition rows = {};               // compressed attention, in place of the above
   bool sinks = false;                    // random ones, 1 x q_heads: each head's softmax has one more score
+  // Linear attention: the state behind each expected token must be there, not that behind the last alone.
+  bool every_state = false;
 };
 
 /// Inputs made of normal random numbers (the same bits everywhere), and from them by loops over positions

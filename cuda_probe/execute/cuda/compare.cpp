@@ -61,6 +61,8 @@ class Roundings {
       case Function::delta_rule:
       case Function::state_space:
       case Function::gated_norm:
+      case Function::gated_squares:
+      case Function::norm_by_squares:
         return;  // no device runs these: kernel_limits.cpp
     }
   }

@@ -65,6 +65,8 @@ std::vector<Shape2d> shapes(const Dataflow& flow, const Action& a, std::span<con
     case Function::delta_rule:
     case Function::state_space:
     case Function::gated_norm:
+    case Function::gated_squares:
+    case Function::norm_by_squares:
       break;
   }
   return {};
@@ -185,7 +187,8 @@ std::string why_not(const Dataflow& flow, const Layout& layout, const Action& a)
     return "attends to keys that an index chooses, which this executor does not do";
   if (a.ratio > 1 || a.function == Function::make_rows)
     return "attends to rows of several tokens, which this executor does not do";
-  if (is_recurrent(a.function) || a.function == Function::gated_norm)
+  if (is_recurrent(a.function) || a.function == Function::gated_norm ||
+      a.function == Function::gated_squares || a.function == Function::norm_by_squares)
     return "is of linear attention, which this executor does not do";
   const auto r = flow.regions_of(a);
   if (has_sinks(a)) return "has sinks, which the attention kernels do not";

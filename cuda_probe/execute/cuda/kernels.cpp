@@ -209,6 +209,8 @@ Launch plan_action(const Dataflow& flow, const Layout& layout, const Action& a, 
     case Function::delta_rule:
     case Function::state_space:
     case Function::gated_norm:
+    case Function::gated_squares:
+    case Function::norm_by_squares:
       break;
   }
   const Block2d &last = b.back(), &second = b[1];

@@ -124,14 +124,15 @@ void list_requests(const std::vector<Segment>& segments, const Plan& p, std::vec
   }
 }
 
-// Ranks that share caches have as many keys where lengths divide, but not as many pairs of new tokens.
+// Ranks that share caches have as many keys where lengths divide, but not as many pairs of new tokens. Of
+// whole caches all ranks have the same.
 Charges charges_of(const Case& c, const Plan& p) {
   if (c.batch.kind() == StepKind::prefill || strategy(p.strategy).context_parallel())
     return Charges::every_rank;
   const CacheShare share = cache_share(c, first_attention(c.model), p);
+  if (share.sharers.size == 1) return Charges::every_rank;
   const long long round = static_cast<long long>(share.block) * share.sharers.size;
-  bool even = share.sharers.size == 1 ||
-              (c.batch.kind() == StepKind::decode && p[kDrafts] == 0 && !has_local_attention(c.model));
+  bool even = c.batch.kind() == StepKind::decode && p[kDrafts] == 0 && !has_local_attention(c.model);
   for (const Segment& d : c.batch.decode) even = even && d.length() % round == 0;
   return even ? Charges::every_rank : Charges::fullest_rank;
 }
@@ -325,6 +326,7 @@ VerifyCase verify_case_of(Case study, const Plan& plan) {
     v.kinds.front().ffn_inner = one_ffn(v.study.model)->inner;
   }
   for (Problem& p : v.kinds) {
+    p.every_state = plan[kDrafts] > 0 && v.study.batch.kind() == StepKind::decode;
     if (!strategy(plan.strategy).exact) define_blocks(p, plan);
   }
   v.charges = charges_of(v.study, plan);

@@ -67,10 +67,10 @@ Attention delta(const CaseSizes& z, bool channel_decay) {
 }
 
 // Two heads per group, of which ranks have whole ones.
-Attention mamba(const CaseSizes& z) {
+Attention mamba(const CaseSizes& z, int groups) {
   Attention a;
   a.kind = AttentionKind::mamba;
-  a.mamba = Mamba{.heads = 8, .head_dim = z.value_dim, .state = z.key_dim, .groups = 4, .conv = 4};
+  a.mamba = Mamba{.heads = 8, .head_dim = z.value_dim, .state = z.key_dim, .groups = groups, .conv = 4};
   return a;
 }
 
@@ -122,7 +122,11 @@ const Layers kLayers[] = {
      }},
     {"Mamba-2 8 heads in 4 groups and GQA 8/2",
      [](const CaseSizes& z) {
-       return std::vector{mamba(z), gqa(z, 2)};
+       return std::vector{mamba(z, 4), gqa(z, 2)};
+     }},
+    {"Mamba-2 8 heads in one group and GQA 8/2",
+     [](const CaseSizes& z) {
+       return std::vector{mamba(z, 1), gqa(z, 2)};
      }},
     {"KDA 8 heads and MLA 8",
      [](const CaseSizes& z) {
@@ -141,7 +145,10 @@ Model small_model(const Layers& layers, const CaseSizes& z) {
   FeedForward dense;
   dense.inner = z.inner;
   set_layers(m, attentions, std::vector<FeedForward>(attentions.size(), dense));
-  m.drafts = DraftModules{1, attentions.front(), dense};
+  // A module that drafts attends to a cache, as those of hybrid models do.
+  const auto module = std::find_if(attentions.begin(), attentions.end(),
+                                   [](const Attention& a) { return !a.recurrent() && !a.none(); });
+  m.drafts = DraftModules{1, *module, dense};
   return m;
 }
 
