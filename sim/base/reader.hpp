@@ -4,6 +4,7 @@
 // alias its anchor's; the tree here is built from parser events so that each of these is caught and located.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -62,6 +63,9 @@ class Reader {
 
   /// Records a fault at this node (or at its key).
   void fault(std::string what, std::vector<std::string> details = {}) const;
+  /// The same at one of the blank-separated words of this text, counted from 0; at the node where the word
+  /// does not stand so in the file (a text with escapes).
+  void fault_at_word(std::size_t number, std::string_view word, std::string what) const;
   Location location() const;
   std::string path() const;  // "plan.kv_parallel", "gpus[2]"
 
