@@ -93,7 +93,9 @@ class Document {
   void set(const std::string& origin, const std::string& setting);
 
   /// The same of JSON (RFC 8259): what is none is refused where it ends to be, and so is a key that is there
-  /// twice. Infinity, -Infinity and NaN are read, as Python writes them.
+  /// twice. Infinity, -Infinity and NaN are no numbers of JSON, but Python's json writes and reads them, and
+  /// so do those who read config.json (transformers' Mamba2Config writes "time_step_limit": [0.0, Infinity]):
+  /// they are read as texts, which no getter takes for a number.
   static Document parse_json(std::string name, std::string text);
   static Document load_json(const std::filesystem::path& file);
 
