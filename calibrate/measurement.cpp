@@ -346,7 +346,7 @@ MeasurementTable parse_measurements(const std::string& file_name, const std::str
 }
 
 MeasurementTable load_measurements(const std::filesystem::path& file) {
-  return parse_measurements(file.filename().string(), read_text(file, kLargestTable));
+  return parse_measurements(file.string(), read_text(file, kLargestTable));
 }
 
 std::string measurement_csv(const MeasurementTable& t) {

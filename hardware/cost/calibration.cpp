@@ -20,7 +20,7 @@ namespace {
 // What no machine is, so that a slip of a unit or of a file does not become a price. Shipped fits stay a
 // factor of 1000 below these, but for the end of a confidence interval, which may be anywhere.
 constexpr double kMostEnd = 1e15, kMostError = 1e6;  // errors: 1 is 100 %
-constexpr double kMostCorrection = 10;               // ln of a factor; the largest shipped is 3.04
+constexpr int kMostCorrection = 10'000;  // thousandths of ln of a factor; the largest shipped is 3,040
 
 // Fits seek a parameter between the form's ends, so that what lies beyond is of no fit: a slip of a unit, or
 // of a hand. Files hold six digits.
@@ -45,20 +45,29 @@ std::vector<double> numbers(const Reader& r, std::size_t count, double lowest, d
 }
 
 /// Integers separated by blanks; nothing after a fault.
-std::optional<std::vector<int>> integers(const Reader& r) {
+std::optional<std::vector<int>> integers(const Reader& r, int lowest, int highest) {
   const std::string text = r.text();
   std::vector<int> out;
   const char* at = text.data();
   const char* const end = at + text.size();
+  const auto blank = [](char c) { return c == ' ' || c == '\n'; };
   while (at < end) {
-    if (*at == ' ' || *at == '\n') {
+    if (blank(*at)) {
       ++at;
       continue;
     }
+    const std::string_view word(at, static_cast<std::size_t>(std::find_if(at, end, blank) - at));
     int value = 0;
-    const auto [next, error] = std::from_chars(at, end, value);
-    if (error != std::errc() || (next < end && *next != ' ' && *next != '\n')) {
-      r.fault(fmt::format("\"{}\" is no integer", std::string(at, std::find(at, end, ' '))));
+    const auto [next, error] = std::from_chars(at, at + word.size(), value);
+    const bool integer = next == at + word.size() && error != std::errc::invalid_argument;
+    if (!integer || error != std::errc() || value < lowest || value > highest) {
+      std::size_t most = 40;  // bytes that are shown, of whole characters
+      while (most < word.size() && (static_cast<unsigned char>(word[most]) & 0xc0) == 0x80) --most;
+      const std::string shown = std::string(word.substr(0, most)) + (most < word.size() ? "..." : "");
+      r.fault_at_word(out.size(), word,
+                      integer
+                          ? fmt::format("{}: expected {} to {}, found {}", r.path(), lowest, highest, shown)
+                          : fmt::format("\"{}\" is no integer", shown));
       return std::nullopt;
     }
     out.push_back(value);
@@ -68,7 +77,7 @@ std::optional<std::vector<int>> integers(const Reader& r) {
 }
 
 std::vector<double> thousandths(const Reader& r, std::size_t count) {
-  const auto values = integers(r);
+  const auto values = integers(r, -kMostCorrection, kMostCorrection);
   if (!values) return std::vector<double>(count, 0);
   std::vector<double> out;
   for (const int value : *values) out.push_back(value / kThousandths);
@@ -126,13 +135,7 @@ Correction read_correction(const Reader& r, std::size_t axes) {
     r.fault(fmt::format("more than {} knots", kMostKnots));
     return {};
   }
-  const Reader values = r.at("values");
-  c.values = thousandths(values, all);
-  const auto beyond = [](double v) { return std::abs(v) > kMostCorrection; };
-  if (const auto at = std::find_if(c.values.begin(), c.values.end(), beyond); at != c.values.end())
-    values.fault(fmt::format("a correction of {:.0f} thousandths; they are from {:.0f} to {:.0f}",
-                             kThousandths * *at, -kThousandths * kMostCorrection,
-                             kThousandths * kMostCorrection));
+  c.values = thousandths(r.at("values"), all);
   r.no_other_keys();
   return c;
 }
@@ -146,14 +149,10 @@ MeasuredCells read_cells(const Reader& r, std::size_t axes) {
     all = std::min(all * static_cast<std::size_t>(v), kMostCells + 1);
   }
   const Reader text = r.at("runs");
-  const auto given = integers(text);
+  const auto given = integers(text, 0, static_cast<int>(kMostCells));
   if (!given) return {};
   std::size_t sum = 0;
   for (const int run : *given) {
-    if (run < 0) {
-      text.fault(fmt::format("a run of {} cells", run));
-      return {};
-    }
     runs.push_back(run);
     sum += static_cast<std::size_t>(run);
   }

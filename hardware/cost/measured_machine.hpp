@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hardware/cost/forms/form.hpp"
+#include "hardware/machine/number_ranges.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -23,6 +24,7 @@ enum class FigureUse : std::uint8_t { device, nvlink, network, parameter };
 struct MachineFigure {
   const char* key;
   FigureUse use;
+  NumberRange range;  // of a system file's
   double (*of)(const System& system);
   void (*set)(System& system, double value) = nullptr;  // parameters: so that of() is `value`
   bool needed = false;  // of the part of a machine that it belongs to: 0 means that there is none

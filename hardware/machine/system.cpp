@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <type_traits>
 
 #include "hardware/machine/frameworks.hpp"
+#include "hardware/machine/number_ranges.hpp"
 #include "hardware/machine/setting_paths.hpp"
 #include "sim/base/file_name.hpp"
 #include "sim/base/harmless.hpp"
@@ -18,12 +20,6 @@ namespace shardline {
 namespace {
 
 constexpr long long kMostGpus = 8192;
-// Per device or link, a factor of 100 and more beyond what there is: 1 PB, 1 PB/s, 1 EFLOP/s. And as far
-// below what serves a model, 1 MB, 1 MB/s, 1 GFLOP/s: a slip of a unit is no machine.
-template <class Q>
-constexpr double kMost = std::is_same_v<Q, FlopsPerSecond> ? 1e18 : 1e15;
-template <class Q>
-constexpr double kLeast = std::is_same_v<Q, FlopsPerSecond> ? 1e9 : 1e6;
 
 // Of whole systems: what was fitted to one framework's kernels alone has a dot in its name.
 std::vector<std::string> shipped_calibrations(const std::filesystem::path& folder) {
@@ -34,19 +30,31 @@ std::vector<std::string> shipped_calibrations(const std::filesystem::path& folde
 
 template <class Q>
 Q positive(const Reader& r) {
-  return r.quantity<Q>(Q(kLeast<Q>), Q(kMost<Q>));
+  constexpr NumberRange kRange = std::is_same_v<Q, FlopsPerSecond> ? ranges::kPeak : ranges::kBytes;
+  return r.quantity<Q>(Q(kRange.least), Q(kRange.most));
 }
 
-// None (an ideal machine), or what light needs for 30 cm at least: less is a slip of a unit.
 Seconds time_of(const Reader& r) {
-  const Seconds time = r.quantity<Seconds>(Seconds(0), Seconds(1));
-  if (time > Seconds(0) && time < Seconds(1e-9))
+  constexpr NumberRange kRange = ranges::kTime;
+  const Seconds time = r.quantity<Seconds>(Seconds(kRange.least), Seconds(kRange.most));
+  if (time > Seconds(0) && time < Seconds(kRange.shortest))
     r.fault(fmt::format("{}: {} is shorter than anything of a machine: expected 0 s, or 1 ns to 1 s",
                         r.path(), to_string(time)));
   return time;
 }
 
-double fraction(const Reader& r) { return r.number(0.01, 1.0); }
+double number(const Reader& r, const NumberRange& range) { return r.number(range.least, range.most); }
+
+double fraction(const Reader& r) { return number(r, ranges::kFraction); }
+
+int count(const Reader& r, const NumberRange& range) {
+  return static_cast<int>(
+      r.integer(static_cast<std::int64_t>(range.least), static_cast<std::int64_t>(range.most)));
+}
+
+Bytes traffic(const Reader& r) {
+  return r.quantity<Bytes>(Bytes(ranges::kTraffic.least), Bytes(ranges::kTraffic.most));
+}
 
 /// Of the device of a catalogue file; 0 where it says none, or there is no such file.
 double power_limit_of(const std::filesystem::path& file) {
@@ -191,11 +199,11 @@ Device read_device(const Reader& r) {
   d.compute_efficiency = fraction(compute.at("efficiency"));
   if (const auto v = compute.find("attention_efficiency")) d.attention_efficiency = fraction(*v);
   if (const auto v = compute.find("tile_efficiency")) d.tile_efficiency = fraction(*v);
-  if (const auto v = compute.find("sms")) d.sms = static_cast<int>(v->integer(1, 4096));
+  if (const auto v = compute.find("sms")) d.sms = count(*v, ranges::kMultiprocessors);
   compute.no_other_keys();
 
   if (const auto v = r.find("power_limit_w")) d.power_limit = v->number(10, 10'000);
-  if (const auto v = r.find("multiprocessors")) d.multiprocessors = static_cast<int>(v->integer(1, 4096));
+  if (const auto v = r.find("multiprocessors")) d.multiprocessors = count(*v, ranges::kMultiprocessors);
   d.kernel_cost = time_of(r.at("kernel_cost"));
   r.no_other_keys();
   return d;
@@ -204,7 +212,7 @@ Device read_device(const Reader& r) {
 Passes read_passes(const Reader& r) {
   Passes p;
   const auto times = [&](const char* key, double& out) {
-    if (const auto v = r.find(key)) out = v->number(1, 100);
+    if (const auto v = r.find(key)) out = number(*v, ranges::kPasses);
   };
   times("norm", p.norm);
   times("rotary", p.rotary);
@@ -226,11 +234,9 @@ Runtime read_runtime(const Reader& r) {
   seconds("persistent_layer", t.persistent_layer);
   seconds("host_layer", t.host_layer);
   seconds("host_gather", t.host_gather);
-  if (const auto v = r.find("persistent_traffic"))
-    t.persistent_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
+  if (const auto v = r.find("persistent_traffic")) t.persistent_traffic = traffic(*v);
   seconds("distribute", t.distribute);
-  if (const auto v = r.find("retaining_traffic"))
-    t.retaining_traffic = v->quantity<Bytes>(Bytes(0), Bytes(1e9));
+  if (const auto v = r.find("retaining_traffic")) t.retaining_traffic = traffic(*v);
   if (const auto v = r.find("passes")) t.passes = read_passes(*v);
   r.no_other_keys();
   return t;
@@ -249,7 +255,7 @@ FabricSpec read_fabric(const Reader& r) {
   const long long gpus = static_cast<long long>(f.nodes) * f.gpus_per_node;
   if (gpus > kMostGpus) r.fault(fmt::format("fabric has {} GPUs: at most {} are possible", gpus, kMostGpus));
   if (const auto nvlink = r.find("nvlink")) {
-    f.nvlink.switches = static_cast<int>(nvlink->at("switches").integer(1, 64));
+    f.nvlink.switches = count(nvlink->at("switches"), ranges::kSwitches);
     f.nvlink.bandwidth = positive<BytesPerSecond>(nvlink->at("bandwidth"));
     f.nvlink.latency = time_of(nvlink->at("latency"));
     f.nvlink.efficiency = fraction(nvlink->at("efficiency"));
@@ -263,11 +269,11 @@ FabricSpec read_fabric(const Reader& r) {
     n.latency = time_of(network->at("latency"));
     n.efficiency = fraction(network->at("efficiency"));
     n.host_link = positive<BytesPerSecond>(network->at("host_link"));
-    if (const auto v = network->find("gpus_per_nic")) n.gpus_per_nic = static_cast<int>(v->integer(1, 64));
+    if (const auto v = network->find("gpus_per_nic")) n.gpus_per_nic = count(*v, ranges::kGpusPerNic);
     if (const auto v = network->find("rail_optimised")) n.rail_optimised = v->boolean();
-    if (const auto v = network->find("nodes_per_leaf"))
-      n.nodes_per_leaf = static_cast<int>(v->integer(1, 4096));
-    if (const auto v = network->find("oversubscription")) n.oversubscription = v->number(1, 64);
+    if (const auto v = network->find("nodes_per_leaf")) n.nodes_per_leaf = count(*v, ranges::kNodesPerLeaf);
+    if (const auto v = network->find("oversubscription"))
+      n.oversubscription = number(*v, ranges::kOversubscription);
     if (const auto v = network->find("spine_latency")) n.spine_latency = time_of(*v);
     if (const auto p2p = network->find("send_recv")) {
       n.send_recv_extra = time_of(p2p->at("latency")) - n.latency;

@@ -3,26 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 
 #include "models/model/checkpoint_names.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::checkpoint {
 
 namespace {
 
-/// What Python's expressions have and ECMAScript's, which C++ reads, do not.
-std::string python_alone(std::string_view expression) {
-  for (const std::string_view part : {"(?<", "(?P", "(?i", "(?s", "(?m", "(?x", "(?a", "(?u", "(?L", "(?#",
-                                      "(?(", "(?>", "\\A", "\\Z", "*+", "++", "?+"}) {
-    if (expression.find(part) != std::string_view::npos) return std::string(part);
-  }
-  return "";
+/// Of an expression, for messages: those that are refused may be long.
+std::string shown(std::string_view expression) {
+  constexpr std::size_t kMost = 80;
+  return expression.size() <= kMost ? std::string(expression)
+                                    : std::string(expression.substr(0, kMost)) + "...";
 }
 
 }  // namespace
@@ -90,27 +87,18 @@ Pattern::Pattern(const Reader& at, std::string text, Listed listed) : text_(std:
     return;
   }
   kind_ = Kind::expression;
-  std::string expression = text_.substr(3);
-  auto flags = std::regex::ECMAScript;
-  if (expression.starts_with("(?i)")) {
-    flags |= std::regex::icase;
-    expression.erase(0, 4);
-  }
-  if (const std::string part = python_alone(expression); !part.empty()) {
-    unread_ = fmt::format("the expression \"{}\", whose {} is Python's alone", text_.substr(3), part);
-    return;
-  }
-  try {
-    expression_.emplace(expression, flags);
-  } catch (const std::regex_error&) {
-    at.fault(fmt::format("\"{}\" is no regular expression", text_.substr(3)));
-  }
+  const std::string_view expression = std::string_view(text_).substr(3);
+  expression_.emplace(expression);
+  if (!expression_->wrong().empty())
+    at.fault(fmt::format("\"{}\" is no regular expression: {}", shown(expression), expression_->wrong()));
+  if (!expression_->unread().empty())
+    unread_ = fmt::format("the expression \"{}\", {}", shown(expression), expression_->unread());
 }
 
 bool Pattern::matches(const std::string& name) const {
   switch (kind_) {
     case Kind::expression:
-      return expression_ && std::regex_search(name, *expression_, std::regex_constants::match_continuous);
+      return expression_->matches(name);
     case Kind::part:
       return name.find(text_) != std::string::npos;
     case Kind::plain: {
@@ -131,6 +119,7 @@ bool Pattern::matches(const std::string& name) const {
 
 std::optional<std::size_t> Patterns::first(const std::vector<std::string>& names) const {
   std::size_t best = size_;
+  CancelCheck check;
   for (const std::string& name : names) {
     each_run(name, [&](std::string_view run) {
       const auto at = places_.empty() ? places_.end() : places_.find(run);
@@ -138,6 +127,7 @@ std::optional<std::size_t> Patterns::first(const std::vector<std::string>& names
     });
     for (const auto& [order, pattern] : others_) {
       if (order >= best) break;
+      check();
       if (pattern.matches(name)) best = order;
     }
   }
@@ -161,9 +151,14 @@ std::vector<std::string_view> Patterns::without_match(
     if (!matched && first_of_it) found.emplace_back(order, text);
   }
   const auto plain = static_cast<std::ptrdiff_t>(found.size());
+  CancelCheck check;
   for (const auto& [order, pattern] : others_) {
-    const bool any = std::any_of(names.begin(), names.end(), [&p = pattern](const auto& of_one) {
-      return std::any_of(of_one.begin(), of_one.end(), [&p](const std::string& n) { return p.matches(n); });
+    const Pattern& p = pattern;  // what a structure was taken apart into is not captured by clang 14
+    const bool any = std::any_of(names.begin(), names.end(), [&](const auto& of_one) {
+      return std::any_of(of_one.begin(), of_one.end(), [&](const std::string& n) {
+        check();
+        return p.matches(n);
+      });
     });
     if (!any && !without_type(pattern.text())) found.emplace_back(order, pattern.text());
   }

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "models/model/expression.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline::checkpoint {
@@ -44,8 +44,11 @@ class Pattern {
   bool plain() const { return kind_ == Kind::plain; }
   const std::string& text() const& { return text_; }
   std::string&& text() && { return std::move(text_); }
-  /// Why an expression is not read: it is Python's alone ("(?<!" looks behind). Empty: it is.
+  /// Why an expression is not read: it is Python's alone ("(?<!" looks behind), or beyond what is matched in
+  /// bounded time. Empty: it is.
   const std::string& unread() const { return unread_; }
+  /// Of an expression's program; 0 for any other.
+  std::size_t steps() const { return expression_ ? expression_->steps() : 0; }
   bool matches(const std::string& name) const;
 
  private:
@@ -53,7 +56,7 @@ class Pattern {
   Kind kind_ = Kind::plain;
   std::string text_;
   std::size_t literal_ = 0;  // so many characters of a glob come before the first that is none of a name
-  std::optional<std::regex> expression_;
+  std::optional<Expression> expression_;
   std::string unread_;
 };
 

@@ -1,6 +1,9 @@
 // Internal to checkpoint.cpp: what a file of quantisation says of each matrix, whatever tool wrote it.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,6 +11,7 @@
 
 #include "models/model/checkpoint_patterns.hpp"
 #include "models/model/checkpoint_types.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::checkpoint {
 
@@ -33,12 +37,12 @@ struct TypeRules {
   }
 
   void list(Pattern pattern, MatrixType type) {
-    reads(pattern);
+    if (!reads(pattern)) return;
     listed.add(std::move(pattern));
     listed_types.push_back(type);
   }
   void exclude(Pattern pattern) {
-    reads(pattern);
+    if (!reads(pattern)) return;
     excluded.add(std::move(pattern));
   }
 
@@ -46,9 +50,22 @@ struct TypeRules {
   std::optional<MatrixType> take(const TypeFound& found);
 
  private:
-  void reads(const Pattern& pattern) {
+  // So many steps of all expressions take a few megabytes, and some minutes for a model of a thousand layers;
+  // a file that gives every matrix of one an expression of its own has some tens of thousands.
+  static constexpr std::size_t kMostStepsOfAll = 200'000;
+
+  // False: the pattern is one too many, and is not kept.
+  bool reads(const Pattern& pattern) {
+    check_();
     if (why.empty()) why = pattern.unread();
+    steps_ += pattern.steps();
+    if (steps_ <= kMostStepsOfAll) return true;
+    if (why.empty()) why = fmt::format("expressions of more than {} steps", kMostStepsOfAll);
+    return false;
   }
+
+  std::size_t steps_ = 0;
+  CancelCheck check_;
 };
 
 /// The tool that wrote the description: gptq, awq, compressed-tensors, modelopt, fp8 ... ModelOpt's own file

@@ -4,6 +4,7 @@
 // alias its anchor's; the tree here is built from parser events so that each of these is caught and located.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -62,6 +63,9 @@ class Reader {
 
   /// Records a fault at this node (or at its key).
   void fault(std::string what, std::vector<std::string> details = {}) const;
+  /// The same at one of the blank-separated words of this text, counted from 0; at the node where the word
+  /// does not stand so in the file (a text with escapes).
+  void fault_at_word(std::size_t number, std::string_view word, std::string what) const;
   Location location() const;
   std::string path() const;  // "plan.kv_parallel", "gpus[2]"
 
@@ -89,7 +93,9 @@ class Document {
   void set(const std::string& origin, const std::string& setting);
 
   /// The same of JSON (RFC 8259): what is none is refused where it ends to be, and so is a key that is there
-  /// twice. Infinity, -Infinity and NaN are read, as Python writes them.
+  /// twice. Infinity, -Infinity and NaN are no numbers of JSON, but Python's json writes and reads them, and
+  /// so do those who read config.json (transformers' Mamba2Config writes "time_step_limit": [0.0, Infinity]):
+  /// they are read as texts, which no getter takes for a number.
   static Document parse_json(std::string name, std::string text);
   static Document load_json(const std::filesystem::path& file);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 
 #include "tests/support/bad_input.hpp"
@@ -177,6 +178,23 @@ TEST(Measurements, PublishedTablesAreRead) {
   }
   EXPECT_GT(tables, 0u);
   std::printf("%zu tables, %zu rows\n", tables, rows);
+}
+
+// Of tables of one name in two folders.
+TEST(Measurements, FaultsNameTheFileAsItWasAskedFor) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "shardline_tables";
+  const std::filesystem::path file = folder / "b" / "x.csv";
+  std::filesystem::create_directories(file.parent_path());
+  for (const char* text : {"", "dtype,m,n,k,kernel,latency_us\nbf16,x,64,64,a,3\n"}) {
+    std::ofstream(file) << text;
+    try {
+      load_measurements(file);
+      ADD_FAILURE() << text;
+    } catch (const UserError& e) {
+      EXPECT_TRUE(std::string_view(e.what()).starts_with(file.string())) << e.what();
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Measurements, FaultsNameTheirColumn) {

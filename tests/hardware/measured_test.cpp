@@ -1,4 +1,5 @@
 // What "measured" means: among the measured rows of the same kernel, on the machine that was measured.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "hardware/cost/forms/forms.hpp"
+#include "hardware/cost/measured_machine.hpp"
 #include "sim/base/error.hpp"
 #include "tests/hardware/ops.hpp"
 
@@ -104,6 +106,45 @@ struct Changed {
   void (*change)(System&);
   Basis gemm, message;
 };
+
+// The message of a `machine` with one figure; empty: it is read.
+std::string fault_of_figure(const std::string& figure) {
+  const std::string text = "system: a\ndevice: b\nfigures:\n  " + figure + "\n";
+  try {
+    Document document = Document::parse("c.yaml", text);
+    read_machine(document.root());
+    document.finish();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(MeasuredMachine, HasFiguresThatASystemFileMayHave) {
+  const auto begins = [](const std::string& figure, const std::string& what) {
+    const std::string message = fault_of_figure(figure);
+    EXPECT_EQ(message.substr(0, message.find('\n')), "c.yaml:4:" + what) << figure;
+  };
+  for (const MachineFigure& f : machine_figures()) {
+    const std::string key = f.key;
+    EXPECT_EQ(fault_of_figure(fmt::format("{}: {}", key, f.range.most)), "");
+    EXPECT_EQ(fault_of_figure(fmt::format("{}: {}", key, f.range.least)), "");
+    for (const char* beyond : {"1e308", "-1", "1e30"})
+      EXPECT_NE(fault_of_figure(key + ": " + beyond), "") << key;
+    if (f.range.least > 0) EXPECT_NE(fault_of_figure(key + ": 1e-300"), "") << key;
+    if (f.range.least > 0) EXPECT_NE(fault_of_figure(key + ": 0"), "") << key;
+    if (f.range.whole) EXPECT_NE(fault_of_figure(key + ": 0.3"), "") << key;
+  }
+  begins("fabric.nvlink.latency: 1e30", "26: figures.fabric.nvlink.latency: expected 0 to 1, found 1e30");
+  begins("device.multiprocessors: 5000",
+         "27: figures.device.multiprocessors: expected 1 to 4096, found 5000");
+  begins("device.kernel_cost: 1e-12",
+         "23: figures.device.kernel_cost: 1e-12 s is shorter than anything of a machine: expected 0, or "
+         "1e-09 to 1");
+  begins("fabric.nvlink.latncy: 3", "3: unknown key figures.fabric.nvlink.latncy");
+  EXPECT_NE(fault_of_figure("fabric.nvlink.latncy: 3").find("did you mean fabric.nvlink.latency?"),
+            std::string::npos);
+}
 
 TEST(MeasuredMachine, OnAnotherDeviceNothingIsMeasured) {
   const Op gemm = gemm_op({64, 4096, 4096}, Dtype::bf16, Dtype::bf16),

@@ -33,6 +33,21 @@ TEST(HfConfig, EveryCatalogueModelEqualsItsImport) {
   }
 }
 
+// What Python writes of numbers that JSON has not: a key that is read refuses it
+// (tests/bad/config/json_nan.json).
+TEST(HfConfig, InfinityWhereNothingIsReadIsNoFault) {
+  const std::string head = R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "vocab_size": 100, "intermediate_size": 128, "max_position_embeddings": 256)";
+  const auto read = [&](const std::string& more) {
+    Model m = parse_hf_config("t.json", head + more + "}");
+    m.notes.clear();  // that the key is not understood
+    return m;
+  };
+  EXPECT_EQ(read(R"(, "time_step_limit": [0.0, Infinity])"), read(""));
+  EXPECT_EQ(read(R"(, "own": {"least": -Infinity, "none": NaN})"), read(""));
+  EXPECT_THROW(parse_hf_config("t.json", head + R"(, "head_dim": Infinity})"), UserError);
+}
+
 TEST(HfConfig, OtherFamiliesHaveTheirPublishedCounts) {
   EXPECT_EQ(parameter_count(import("mistral-7b-v0.3")), 7248023552);
   EXPECT_EQ(parameter_count(import("mixtral-8x7b")), 46702792704);

@@ -43,6 +43,20 @@ void flag(Reader r) { r.boolean(); }
 void context(Reader r) { r.tokens(1, 1'048'576); }
 void bandwidth(Reader r) { r.quantity(gigabytes_per_second(1), gigabytes_per_second(10'000)); }
 
+TEST(Reader, FaultsAtAWordStandWhereItDoes) {
+  const auto place = [](const std::string& value, std::size_t number, const char* word) {
+    const std::string message =
+        value_error(value, [&](Reader r) { r.fault_at_word(number, word, "is wrong"); });
+    return message.substr(0, message.find(':', message.find(':', 7) + 1));
+  };
+  EXPECT_EQ(place("1 2  30 4", 2, "30"), "t.yaml:1:9");
+  EXPECT_EQ(place("\"1 2 30\"", 2, "30"), "t.yaml:1:9");
+  EXPECT_EQ(place(">-  # integers\n    1 2\n    30 4", 2, "30"), "t.yaml:3:5");
+  EXPECT_EQ(place("|\n    1 2\n\n    30 4\n", 3, "4"), "t.yaml:4:8");
+  EXPECT_EQ(place("\"1\\n30\"", 1, "30"), "t.yaml:1:4");  // an escape: at the text
+  EXPECT_EQ(place("1 2", 5, "7"), "t.yaml:1:4");
+}
+
 TEST(Reader, ReadsEveryKind) {
   const Document d =
       Document::parse("t.yaml",
