@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -79,6 +82,20 @@ bool only_known(const fs::path& folder) {
   return true;
 }
 
+// Whether the folder is where another file system begins, which nothing beside it can be exchanged with: one
+// of its own, or a part of the same that is mounted there (STATX_ATTR_MOUNT_ROOT, `man 2 statx`; a kernel that
+// does not say it is asked for the devices alone).
+bool is_mount_point(const fs::path& folder) {
+  struct stat own {
+  }, around{};
+  if (stat(folder.c_str(), &own) == 0 && stat(folder.parent_path().c_str(), &around) == 0 &&
+      own.st_dev != around.st_dev)
+    return true;
+  struct statx found {};
+  return statx(AT_FDCWD, folder.c_str(), 0, STATX_BASIC_STATS, &found) == 0 &&
+         (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
 // A process whose folder is exchanged would stand in the old one.
 bool stands_in(const fs::path& folder) {
   std::error_code error;
@@ -105,6 +122,19 @@ void refuse_what_is_no_file(const fs::path& folder, const std::string& name) {
     throw UserError(fmt::format("cannot write {}: {} is {}; remove it, or choose another folder",
                                 (folder / name).string(), path.string(), is));
   }
+}
+
+// To another file system, where it is whole or not there. Not by fs::copy_file, which calls a full disk an
+// error of input or output.
+void move_across(const fs::path& from, const fs::path& to) {
+  const fs::perms mode = fs::status(from).permissions();
+  std::ifstream in(from, std::ios::binary);
+  if (!in) fail(to, errno);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  write_file(to, text, AfterInterrupt::write, IfRead::replace);
+  std::error_code error;
+  fs::permissions(to, mode, error);
+  if (error) fail(to, error.value());
 }
 
 void remove_stale_stages(const fs::path& parent, const std::string& begin) {
@@ -159,7 +189,7 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   if (!named.has_filename()) named = named.parent_path();
   if (!there) make_output_folder(named.parent_path());
   place_ = there ? named : fs::canonical(named.parent_path()) / named.filename();
-  as_a_whole_ = (!there || only_known(place_)) && !stands_in(place_) &&
+  as_a_whole_ = (!there || (only_known(place_) && !is_mount_point(place_))) && !stands_in(place_) &&
                 access(place_.parent_path().c_str(), W_OK | X_OK) == 0;
   const fs::path beside = as_a_whole_ ? place_.parent_path() : place_;
   constexpr std::size_t kLongest = 200;  // bytes of a name of 255 that leave room for those around it
@@ -231,12 +261,10 @@ void StagedFolder::replace_each(const Manifest& written, const std::set<std::str
   const auto move = [&](const fs::path& name) {
     const fs::path to = place_ / name;
     if (to.has_parent_path()) make_output_folder(to.parent_path());
-    // The stage may lie on another file system, where the place is one of its own.
+    // A folder within the place may be a file system of its own.
     if (std::rename((stage_ / name).c_str(), to.c_str()) != 0) {
       if (errno != EXDEV) fail(to, errno);
-      const fs::path beside = place_ / (std::string(kStage) + "file");
-      fs::copy_file(stage_ / name, beside, fs::copy_options::overwrite_existing, error);
-      if (error || std::rename(beside.c_str(), to.c_str()) != 0) fail(to, error ? error.value() : errno);
+      move_across(stage_ / name, to);
     }
   };
   fs::remove(manifest, error);
