@@ -155,6 +155,10 @@ pid=$!
 while [ ! -d shared ]; do sleep 0.05; done
 expect_code 2 "$binary" sweep "$small" -o shared
 grep -q 'another run writes to shared' stderr || fail "message of the second run: $(cat stderr)"
+# Nor into the folder of one of its models, which the first writes to at its end.
+while [ ! -d shared/deepseek-r1 ]; do sleep 0.05; done
+expect_code 2 "$binary" simulate "$small" --model deepseek-r1 --plan "$plan" -o shared/deepseek-r1
+grep -q 'another run writes to shared/deepseek-r1' stderr || fail "message of a run into a folder within: $(cat stderr)"
 kill -9 $pid
 wait $pid || true
 expect_code 0 "$binary" sweep "$small" -o shared
