@@ -131,6 +131,12 @@ done
   wrote_what_is_there said/llama-3.1-70b conversation "$golden/talk.yaml"
   grep -q '^  warning: no ttft.png, ttft.svg: gnuplot failed' stdout || { cat stdout; fail "no reason"; } )
 
+# What gnuplot says is not obeyed by a terminal.
+printf '#!/bin/sh\nprintf "\\033[31m\\377 bad\\n" >&2\nexit 1\n' > failing/gnuplot
+( PATH=$work/failing
+  expect_code 0 "$binary" conversation "$golden/talk.yaml" -o told )
+grep -q 'gnuplot failed: ?\[31m? bad$' stdout || { cat -v stdout; fail "gnuplot's words are shown as they are"; }
+
 # Pictures need neither a temporary folder nor a parent that wants to know how programs end.
 if command -v gnuplot > /dev/null; then
   (trap '' CHLD; TMPDIR=/dev/null/none exec "$binary" conversation "$golden/talk.yaml" -o quiet) > stdout 2> stderr < /dev/null
