@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 
 #include "reports/plot.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/harmless.hpp"
 
 namespace shardline {
 
@@ -44,10 +46,11 @@ class MemoryFile {
     }
     return lseek(descriptor_, 0, SEEK_SET) == 0;
   }
-  std::string text() const {
+  // Of a longer one the beginning.
+  std::string text(std::size_t most = std::numeric_limits<std::size_t>::max()) const {
     struct stat found {};
     if (fstat(descriptor_, &found) != 0) return {};
-    std::string out(static_cast<std::size_t>(found.st_size), '\0');
+    std::string out(std::min(static_cast<std::size_t>(found.st_size), most), '\0');
     std::size_t had = 0;
     for (ssize_t n = 1; had < out.size() && n > 0; had += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
       n = pread(descriptor_, out.data() + had, out.size() - had, static_cast<off_t>(had));
@@ -58,6 +61,12 @@ class MemoryFile {
  private:
   int descriptor_;
 };
+
+// What gnuplot, or whatever has that name in PATH, says to a terminal: a fault is said in the first lines.
+std::string said_in(const MemoryFile& log) {
+  constexpr std::size_t kMost = 4096;
+  return harmless_lines(log.text(kMost));
+}
 
 // Waits a little. A picture takes a second where the machine is busy: whoever interrupts does not wait for
 // it.
@@ -112,7 +121,7 @@ std::optional<std::string> run_gnuplot(const MemoryFile& script, const MemoryFil
     if (ended == 0) end_if_cancelled(child);
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
-  return "gnuplot failed: " + log.text();
+  return "gnuplot failed: " + said_in(log);
 }
 
 template <class Picture>
@@ -126,7 +135,7 @@ Rendered render_picture(const Picture& picture, const std::string& terminal) {
     return {{}, fmt::format("cannot write gnuplot's script: {}", std::strerror(errno))};
   if (auto error = run_gnuplot(script, output, log)) return {{}, *error};
   Rendered rendered{output.text(), {}};
-  if (rendered.bytes.empty()) rendered.error = "gnuplot drew nothing: " + log.text();
+  if (rendered.bytes.empty()) rendered.error = "gnuplot drew nothing: " + said_in(log);
   return rendered;
 }
 

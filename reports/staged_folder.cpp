@@ -10,6 +10,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +29,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStage = ".shardline-";
+// A stage has the files in a folder of its own, and beside that the mark that tells it from a folder of
+// somebody's that has such a name. The mark is made once the stage is held.
+constexpr const char* kFiles = "files";
+constexpr const char* kMark = "unfinished";
+constexpr std::string_view kMarkText = "shardline stage\n";
 
 [[noreturn]] void fail(const fs::path& path, int error) {
   throw UserError(fmt::format("cannot write {}: {}", path.string(), std::strerror(error)));
@@ -79,6 +88,20 @@ bool only_known(const fs::path& folder) {
   return true;
 }
 
+// Whether the folder is where another file system begins, which nothing beside it can be exchanged with: one
+// of its own, or a part of the same that is mounted there (STATX_ATTR_MOUNT_ROOT, `man 2 statx`; a kernel
+// that does not say it is asked for the devices alone).
+bool is_mount_point(const fs::path& folder) {
+  struct stat own {
+  }, around{};
+  if (stat(folder.c_str(), &own) == 0 && stat(folder.parent_path().c_str(), &around) == 0 &&
+      own.st_dev != around.st_dev)
+    return true;
+  struct statx found {};
+  return statx(AT_FDCWD, folder.c_str(), 0, STATX_BASIC_STATS, &found) == 0 &&
+         (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
 // A process whose folder is exchanged would stand in the old one.
 bool stands_in(const fs::path& folder) {
   std::error_code error;
@@ -107,6 +130,50 @@ void refuse_what_is_no_file(const fs::path& folder, const std::string& name) {
   }
 }
 
+// To another file system, where it is whole or not there. Not by fs::copy_file, which calls a full disk an
+// error of input or output.
+void move_across(const fs::path& from, const fs::path& to) {
+  const fs::perms mode = fs::status(from).permissions();
+  std::ifstream in(from, std::ios::binary);
+  if (!in) fail(to, errno);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  write_file(to, text, AfterInterrupt::write, IfRead::replace);
+  std::error_code error;
+  fs::permissions(to, mode, error);
+  if (error) fail(to, error.value());
+}
+
+bool make_mark(const fs::path& stage) {
+  const int descriptor = open((stage / kMark).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) return false;
+  errno = ENOSPC;  // of a part
+  const bool whole =
+      write(descriptor, kMarkText.data(), kMarkText.size()) == static_cast<ssize_t>(kMarkText.size());
+  const int error = errno;
+  close(descriptor);
+  errno = error;
+  return whole;
+}
+
+// Nothing else in it, and the mark in our words: no other folder is removed, whatever it is called.
+bool is_stage(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::path& entry : folder_entries(folder, error)) {
+    if (entry.filename() != kFiles && entry.filename() != kMark) return false;
+  }
+  if (error || fs::symlink_status(folder / kMark, error).type() != fs::file_type::regular) return false;
+  std::string text(kMarkText.size() + 1, '\0');
+  std::ifstream mark(folder / kMark, std::ios::binary);
+  mark.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return mark.gcount() == static_cast<std::streamsize>(kMarkText.size()) && text.starts_with(kMarkText);
+}
+
+// The mark last: what is left where this is ended is a stage still.
+void remove_stage(const fs::path& root) {
+  remove_folder(root / kFiles);
+  remove_folder(root);
+}
+
 void remove_stale_stages(const fs::path& parent, const std::string& begin) {
   std::error_code error;
   for (const fs::path& entry : folder_entries(parent, error)) {
@@ -114,7 +181,7 @@ void remove_stale_stages(const fs::path& parent, const std::string& begin) {
     if (!name.starts_with(begin) || name.size() != begin.size() + 6) continue;
     const int descriptor = open(entry.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) continue;
-    if (lock(descriptor) == Lock::held) remove_folder(entry);
+    if (lock(descriptor) == Lock::held && is_stage(entry)) remove_stage(entry);
     close(descriptor);
   }
 }
@@ -159,7 +226,7 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   if (!named.has_filename()) named = named.parent_path();
   if (!there) make_output_folder(named.parent_path());
   place_ = there ? named : fs::canonical(named.parent_path()) / named.filename();
-  as_a_whole_ = (!there || only_known(place_)) && !stands_in(place_) &&
+  as_a_whole_ = (!there || (only_known(place_) && !is_mount_point(place_))) && !stands_in(place_) &&
                 access(place_.parent_path().c_str(), W_OK | X_OK) == 0;
   const fs::path beside = as_a_whole_ ? place_.parent_path() : place_;
   constexpr std::size_t kLongest = 200;  // bytes of a name of 255 that leave room for those around it
@@ -168,19 +235,22 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   remove_stale_stages(beside, begin);
   std::string name = (beside / (begin + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) fail(place_, errno);
-  stage_ = name;
-  descriptor_ = open(stage_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  root_ = name;
+  stage_ = root_ / kFiles;
+  descriptor_ = open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ >= 0) lock(descriptor_);
-  // mkdtemp makes private folders; results are meant to be shared as any other.
-  const mode_t mask = umask(0);
-  umask(mask);
-  chmod(stage_.c_str(), 0777 & ~mask);
+  // mkdtemp makes private folders; results, in the folder within, are meant to be shared as any other.
+  if (descriptor_ >= 0 && make_mark(root_) && mkdir(stage_.c_str(), 0777) == 0) return;
+  const int reason = errno;
+  if (descriptor_ >= 0) close(descriptor_);
+  remove_stage(root_);
+  fail(place_, reason);
 }
 
 StagedFolder::~StagedFolder() {
   // Closed first: to look into a folder takes a descriptor, and the process may have no other left.
   if (descriptor_ >= 0) close(descriptor_);
-  if (!stage_.empty()) remove_folder(stage_);
+  remove_stage(root_);
 }
 
 void StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {
@@ -211,10 +281,7 @@ bool StagedFolder::exchange(const Manifest& carried) {
     if (error) fs::copy_file(place_ / name, stage_ / name, error);
     if (error) return false;
   }
-  if (std::rename(stage_.c_str(), place_.c_str()) == 0) {  // there was none, or an empty one
-    stage_.clear();
-    return true;
-  }
+  if (std::rename(stage_.c_str(), place_.c_str()) == 0) return true;  // there was none, or an empty one
   struct stat old {};
   if (stat(place_.c_str(), &old) == 0) chmod(stage_.c_str(), old.st_mode & 07777);
   return renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0;
@@ -231,12 +298,10 @@ void StagedFolder::replace_each(const Manifest& written, const std::set<std::str
   const auto move = [&](const fs::path& name) {
     const fs::path to = place_ / name;
     if (to.has_parent_path()) make_output_folder(to.parent_path());
-    // The stage may lie on another file system, where the place is one of its own.
+    // A folder within the place may be a file system of its own.
     if (std::rename((stage_ / name).c_str(), to.c_str()) != 0) {
       if (errno != EXDEV) fail(to, errno);
-      const fs::path beside = place_ / (std::string(kStage) + "file");
-      fs::copy_file(stage_ / name, beside, fs::copy_options::overwrite_existing, error);
-      if (error || std::rename(beside.c_str(), to.c_str()) != 0) fail(to, error ? error.value() : errno);
+      move_across(stage_ / name, to);
     }
   };
   fs::remove(manifest, error);

@@ -34,7 +34,7 @@ class FolderClaim {
 class StagedFolder {
  public:
   /// Throws UserError as make_output_folder does. Removes what a run that was killed has left beside the
-  /// place.
+  /// place, which is told by its mark and not by its name alone.
   explicit StagedFolder(const std::filesystem::path& folder);
   StagedFolder(const StagedFolder&) = delete;
   StagedFolder& operator=(const StagedFolder&) = delete;
@@ -52,7 +52,7 @@ class StagedFolder {
   bool exchange(const Manifest& carried);
   void replace_each(const Manifest& written, const std::set<std::string>& stale);
 
-  std::filesystem::path place_, stage_;
+  std::filesystem::path place_, root_, stage_;  // root_: the folder that is made beside the place or in it
   bool as_a_whole_ = true;
   int descriptor_ = -1;  // holds the stage: a stage that nobody holds is of a run that was killed
 };

@@ -17,22 +17,16 @@
 
 namespace shardline {
 
-void reserve_standard_streams() {
-  // open() takes the lowest free number. Reading is refused where programs write, and the other way round.
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
-    if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
-  }
-}
-
 namespace {
 
 // A standard stream of which nobody reads any more.
 struct Outlasting {
   int descriptor;
   std::atomic<bool> unread = false;
+  std::atomic<int> error = 0;  // the first of a write; C's streams keep only that there was one
 };
 Outlasting g_output{STDOUT_FILENO}, g_error{STDERR_FILENO};
+bool g_is_ours = false;   // stdout is the stream that is made here
 bool g_outlasts = false;  // from before the threads of a command
 
 // All of it, or less and errno. What nobody reads counts as written: fmt throws where printing fails, and the
@@ -42,8 +36,15 @@ ssize_t write_while_read(void* cookie, const char* text, std::size_t size) {
   std::size_t done = 0;
   while (done < size && !stream.unread) {
     const ssize_t n = ::write(stream.descriptor, text + done, size - done);
-    if (n < 0 && errno == EPIPE) stream.unread = true;
-    if (n < 0 && errno != EPIPE && errno != EINTR) return static_cast<ssize_t>(done);
+    const int error = n < 0 ? errno : 0;
+    if (error == EPIPE && g_outlasts) {
+      stream.unread = true;
+    } else if (error != 0 && error != EINTR) {
+      int none = 0;
+      stream.error.compare_exchange_strong(none, error);
+      errno = error;
+      return static_cast<ssize_t>(done);
+    }
     done += static_cast<std::size_t>(n < 0 ? 0 : n);
   }
   return static_cast<ssize_t>(size);
@@ -58,12 +59,23 @@ std::FILE* outlasting(Outlasting& stream, int buffering) {
 
 }  // namespace
 
+void reserve_standard_streams() {
+  // open() takes the lowest free number. Reading is refused where programs write, and the other way round.
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) break;
+  }
+  // Without memory for it, a loss is told without its reason.
+  if (std::FILE* const output = outlasting(g_output, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
+      output != nullptr) {
+    stdout = output;
+    g_is_ours = true;
+  }
+}
+
 void outlast_readers() {
-  std::FILE* const output = outlasting(g_output, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
   std::FILE* const error = outlasting(g_error, _IONBF);
-  if (output == nullptr || error == nullptr) return;  // no memory: they end it as before
-  std::fflush(stdout);
-  stdout = output;
+  if (error == nullptr || !g_is_ours) return;  // no memory: they end it as before
   stderr = error;
   g_outlasts = true;
   std::signal(SIGPIPE, SIG_IGN);
@@ -156,12 +168,11 @@ bool standard_output_failed() { return std::ferror(stdout) != 0; }
 int after_output(std::string_view program, int code) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
-  const int error = errno;
+  const int error = g_output.error != 0 ? g_output.error.load() : flushed ? 0 : errno;
   if (code == 0 && !standard_output_failed() && (g_output.unread || g_error.unread)) end_unread();
   if (flushed && !standard_output_failed()) return code == 0 && standard_error_failed() ? kLostOutput : code;
-  // A failure before this one left its mark on the stream, but not its reason.
   say(fmt::format("{}: cannot write standard output{}\n", program,
-                  flushed || error == 0 ? "" : std::string(": ") + std::strerror(error)));
+                  error == 0 ? "" : std::string(": ") + std::strerror(error)));
   return kLostOutput;
 }
 

@@ -12,7 +12,8 @@ namespace shardline {
 inline constexpr int kLostOutput = 2;
 
 /// Call first in main. A standard stream that is closed is taken by the next file that is opened, which would
-/// then receive what is printed; this gives the number to a descriptor that refuses.
+/// then receive what is printed; this gives the number to a descriptor that refuses. Why a write to standard
+/// output failed is kept from then on, for after_output().
 void reserve_standard_streams();
 
 /// For work that writes files: who reads what is printed, and goes (`| head`), does not end it before they

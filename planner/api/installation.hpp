@@ -13,4 +13,8 @@ const char* library_version() noexcept;
 /// statically). Throws std::runtime_error, which says where was looked.
 std::filesystem::path data_folder();
 
+/// Bytes of memory that this process may have at most: the machine's, or the least limit of its control group
+/// and of those around it. 0: not known. For RunOptions::memory_bytes, which has no default of its own.
+double machine_memory();
+
 }  // namespace shardline::api

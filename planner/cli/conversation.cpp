@@ -152,7 +152,7 @@ void declare(Arguments& a, ConversationOptions& o) {
 
 int run(const ConversationOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.settings));
-  if (!o.out.empty()) make_output_folder(o.out);
+  const std::vector<FolderClaim> claims = claim_folders(scenario, o.out);
   api::ConversationResult result{made_by.version, made_by.command, scenario.name, {o.scenario, ""}, {}};
   for (const Study& study : scenario.studies) {
     require_question<Conversation>(study, o.scenario);

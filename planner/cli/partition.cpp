@@ -255,7 +255,7 @@ api::ModelPartitions answer(const Study& study, const PartitionOptions& o, const
 
 int run(const PartitionOptions& o, const Provenance& made_by) {
   Scenario scenario = scenario_named(o.scenario, overrides_of("", o.settings));
-  if (!o.out.empty()) make_output_folder(o.out);
+  const std::vector<FolderClaim> claims = claim_folders(scenario, o.out);
   api::PartitionResult result{made_by.version, made_by.command, scenario.name, {}, {}};
   for (Study& study : scenario.studies) {
     result.question = question_of(study, o);

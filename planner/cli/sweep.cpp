@@ -73,7 +73,7 @@ void report(const Study& study, const SweepAnswer& answer, const SweepQuestion& 
 int run(const SweepOptions& o, const Provenance& made_by) {
   const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
   const api::SweepQuestion asked = asked_of(o, made_by);
-  if (!o.out.empty()) make_output_folder(o.out);
+  const std::vector<FolderClaim> claims = claim_folders(scenario, o.out);
   api::SweepResult result;
   result.version = made_by.version;
   result.command = made_by.command;

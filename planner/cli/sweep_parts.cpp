@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <set>
 #include <string_view>
 
 #include "planner/api/convert.hpp"
@@ -318,6 +319,15 @@ std::filesystem::path folder_of(const Study& study, const std::string& out) {
     throw UserError(fmt::format(
         "cannot write {0}: {0} is a symbolic link; remove it, or choose another folder", folder.string()));
   return folder;
+}
+
+std::vector<FolderClaim> claim_folders(const Scenario& scenario, const std::string& out) {
+  std::vector<FolderClaim> claims;
+  if (out.empty()) return claims;
+  std::set<std::filesystem::path> folders;  // a claim holds its folder against this process, too
+  for (const Study& study : scenario.studies) folders.insert(folder_of(study, out));
+  for (const std::filesystem::path& folder : folders) claims.emplace_back(folder);
+  return claims;
 }
 
 }  // namespace shardline::cli

@@ -6,13 +6,16 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "planner/api/sweep.hpp"
 #include "planner/cli/commands.hpp"
 #include "planner/cli/terminal_parts.hpp"
+#include "planner/scenario/scenario.hpp"
 #include "planner/studies/sweep.hpp"
 #include "reports/output_folder.hpp"
 #include "reports/plot.hpp"
+#include "reports/staged_folder.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
 
@@ -129,6 +132,9 @@ Plot frontier_plot(const Study& study, const SearchResult& r, const RatedPoints&
                    const Provenance& made_by);
 /// Where the files of a study go: a folder of the model's name, in `out` whatever that name is.
 std::filesystem::path folder_of(const Study& study, const std::string& out);
+/// Those of all models, held against other runs: one into such a folder does not hold `out`. None where `out`
+/// is empty. Throws UserError as FolderClaim does.
+std::vector<FolderClaim> claim_folders(const Scenario& scenario, const std::string& out);
 
 /// Prints the answer of one study and writes its files.
 void report_decode(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,

@@ -264,7 +264,7 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
   const auto asked = api::context_question(result.question);
   const std::vector<TraceRequest> prompts =
       asked ? read_prompts(*asked, o.threads) : std::vector<TraceRequest>{};
-  if (!o.out.empty()) make_output_folder(o.out);
+  const std::vector<FolderClaim> claims = claim_folders(scenario, o.out);
   for (const Study& study : scenario.studies) {
     require_question<ThresholdGrid>(study, o.scenario);
     require_memory(need_of_thresholds(study.thresholds(), o.threads));

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "hardware/timing/lowering.hpp"
@@ -13,6 +15,7 @@
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/searched_partition.hpp"
 #include "sim/base/argument_names.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -80,6 +83,33 @@ double counted(const Case& c, Plan plan) {
   return kLayouts * largest + kSchedule * bytes_of(s);
 }
 
+// Of each strategy the plans with the most rounds that deal their tokens and layers out most widely: what is
+// kept of a round grows with the ranks that share it. To count all plans would take as long as a search.
+std::vector<const Plan*> widest_plans(const Case& c, std::span<const Plan> plans) {
+  constexpr std::array<int Plan::*, 3> kDegrees{&Plan::cp, &Plan::pp, &Plan::tpa};
+  struct Widest {
+    const Plan* plan = nullptr;
+    std::tuple<long long, int, int> width;  // rounds, the degree, GPUs
+  };
+  std::map<StrategyId, std::array<Widest, kDegrees.size()>> found;
+  for (const Plan& p : plans) {
+    const long long rounds = rounds_of(c, p);
+    if (rounds == 1) continue;
+    for (std::size_t i = 0; i < kDegrees.size(); ++i) {
+      Widest& w = found[p.strategy][i];
+      const std::tuple width(rounds, p.*kDegrees[i], p.gpus());
+      if (w.plan == nullptr || width > w.width) w = {&p, width};
+    }
+  }
+  std::vector<const Plan*> out;
+  for (const auto& [strategy, widest] : found) {
+    for (const Widest& w : widest) out.push_back(w.plan);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 std::string chunks(long long n) { return fmt::format("{} chunks of a prompt", n); }
 constexpr const char* kLarger = "larger chunks (prefill_chunk), or fewer new tokens";
 
@@ -129,13 +159,16 @@ MemoryNeed need_of_trace(const Case& c, const Plan& plan) {
 
 MemoryNeed need_of_search(const Case& c, std::span<const Plan> plans, std::size_t threads,
                           std::uint64_t points) {
-  const Plan* most = nullptr;
-  for (const Plan& p : plans) {
-    if (most == nullptr || rounds_of(c, p) > rounds_of(c, *most)) most = &p;
+  long long rounds = 1;
+  double step = 0;
+  for (const Plan* const p : widest_plans(c, plans)) {
+    check_cancelled();
+    const double bytes = step_memory(c, *p).value;
+    if (bytes <= step) continue;
+    step = bytes;
+    rounds = rounds_of(c, *p);
   }
-  const long long rounds = most == nullptr ? 1 : rounds_of(c, *most);
-  const double steps =
-      rounds > 1 ? step_memory(c, *most).value * static_cast<double>(std::min(threads, plans.size())) : 0;
+  const double steps = step * static_cast<double>(std::min(threads, plans.size()));
   const double kept = kKeptPoint * static_cast<double>(points),
                looked = kLookedAt * static_cast<double>(plans.size());
   MemoryNeed need{

@@ -235,15 +235,46 @@ std::string harmless_json(std::string_view json) {
   return out;
 }
 
+namespace {
+
+// A text of UTF-8 without its middle. A part of it ends where a character does.
+std::string without_middle(std::string_view text, std::size_t first, std::size_t last) {
+  const auto further = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  while (first > 0 && further(first)) --first;
+  std::size_t begin = text.size() - last;
+  while (begin + 1 < text.size() && further(begin)) ++begin;
+  return fmt::format("{}... ({} bytes left out) ...{}", text.substr(0, first), begin - first,
+                     text.substr(begin));
+}
+
+// What a message quotes may be of any length, and a terminal has few lines. Paths have their name at the end.
+std::string shown(std::string_view raw) {
+  constexpr std::size_t kWord = 1000, kLine = 4000;
+  const std::string text = harmless(raw);
+  if (text.size() <= kWord) return text;
+  std::string out;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    out += word.size() > kWord ? without_middle(word, kWord / 2, kWord / 4) : std::string(word);
+    rest.remove_prefix(word.size());
+    const std::size_t blanks = std::min(rest.find_first_not_of(' '), rest.size());
+    out += rest.substr(0, blanks);
+    rest.remove_prefix(blanks);
+  }
+  return out.size() > kLine ? without_middle(out, kLine / 2, kLine / 4) : out;
+}
+
+}  // namespace
+
 std::string to_string(const Diagnostic& diagnostic) {
   const Location& where = diagnostic.where;
   std::string out;
-  if (!where.file.empty()) out += fmt::format("{}:", harmless(where.file));
+  if (!where.file.empty()) out += fmt::format("{}:", shown(where.file));
   if (where.line > 0) out += fmt::format("{}:{}:", where.line, where.column);
   if (!out.empty()) out += ' ';
-  out += fmt::format("{}\n", harmless(diagnostic.what));
+  out += fmt::format("{}\n", shown(diagnostic.what));
   if (where.line > 0 && !where.source_line.empty()) out += source_and_caret(where);
-  for (const std::string& detail : diagnostic.details) out += fmt::format("{}\n", harmless(detail));
+  for (const std::string& detail : diagnostic.details) out += fmt::format("{}\n", shown(detail));
   return out;
 }
 

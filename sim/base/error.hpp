@@ -30,7 +30,8 @@ struct Diagnostic {
   std::vector<std::string> details;  // further lines: "expected one of: ...", "did you mean kv_parallel?"
 };
 
-/// file:line:column: what, source line, caret, details; each line ends with a newline.
+/// file:line:column: what, source line, caret, details; each line ends with a newline. Words of more than
+/// 1,000 bytes and lines of more than 4,000 lose their middle, and say how much of it.
 std::string to_string(const Diagnostic& diagnostic);
 
 /// Bad input (exit code 2). Carries every fault found, not only the first.

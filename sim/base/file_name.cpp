@@ -27,6 +27,10 @@ bool is_device(std::string_view name) {
   return numbered && stem[3] >= '1' && stem[3] <= '9';
 }
 
+// So are called what is not yet finished of an output folder (reports/staged_folder.cpp) and of a file
+// (reports/atomic_file.cpp).
+bool is_unfinished(std::string_view name) { return name.starts_with(".shardline-"); }
+
 // FNV-1a: the same on every machine, unlike std::hash.
 std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -41,6 +45,7 @@ std::optional<std::string> not_a_file_name(std::string_view name) {
   if (name == "." || name == "..") return fmt::format("is {}", name);
   if (std::any_of(name.begin(), name.end(), is_control)) return "holds a control character";
   if (is_device(name)) return fmt::format("is {}, a device on Windows", name);
+  if (is_unfinished(name)) return "begins with .shardline-, as what is not yet written";
   const auto separator = std::find_if(name.begin(), name.end(), is_separator);
   if (separator != name.end()) return fmt::format("holds a {}", *separator);
   if (name.size() > kLongest)
@@ -53,8 +58,9 @@ std::string file_name_of(std::string_view text) {
   if (text.empty()) return "unnamed";
   const bool only_dots = text == "." || text == "..";
   std::string out = is_device(text) ? "_" : "";
+  const bool dot_first = is_unfinished(text);
   for (const char c : text) {
-    if (only_dots || is_control(c) || is_separator(c))
+    if (only_dots || is_control(c) || is_separator(c) || (dot_first && out.empty()))
       out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
     else
       out += c;

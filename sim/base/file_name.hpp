@@ -10,8 +10,9 @@ namespace shardline {
 
 /// Why `name` cannot be the name of a file in a folder ("is ..", "holds a /"), to follow "name"; nothing if
 /// it can. Refused are the empty name, "." and "..", separators, control characters (they would reach the
-/// terminal, too) and names above 128 bytes, which leaves room for an ending in the 255 that file systems
-/// allow. Shows no byte of the name that a terminal would obey.
+/// terminal, too), the beginning of what this program has not yet finished (".shardline-") and names above
+/// 128 bytes, which leaves room for an ending in the 255 that file systems allow. Shows no byte of the name
+/// that a terminal would obey.
 std::optional<std::string> not_a_file_name(std::string_view name);
 
 /// `text` as the name of one file in a folder. A name that not_a_file_name() accepts is unchanged; of others

@@ -20,6 +20,7 @@ lost() {  # arguments
   local code=0
   "$binary" "$@" > /dev/full 2> stderr < /dev/null || code=$?
   expect_loss "$code" "$* > /dev/full"
+  grep -qx "$program: cannot write standard output: No space left on device" stderr || { cat stderr; fail "no reason: $*"; }
   code=0
   "$binary" "$@" >&- 2> stderr < /dev/null || code=$?
   expect_loss "$code" "$* >&-"

@@ -87,6 +87,20 @@ def estimate(arguments):
     return float(said[1]) * UNITS[said[2]]
 
 
+def widest():
+    """A sweep needs no less than the widest of its plans, on one thread too, whichever strategy comes first: what is let in
+    is not refused behind minutes of work."""
+    write("chunks.yaml", "name: chunks\nsummary: \"\"\nphase: prefill\nsystem: h100-hgx\nmodels: [llama-3.1-8b]\nany_context: true\n"
+          "requests: [{new: 1Mi tokens}]\nstrategies: [tensor, ring_pass_kv]\ngpus: [1, 8]\nbatch: 1\noptions: {prefill_chunk: [16 tokens]}\n")
+    needed = estimate(["sweep", "chunks.yaml", "--threads", "1"])
+    plans = {plan: estimate(["simulate", "chunks.yaml", "--plan", f"{plan},prefill_chunk=16"])
+             for plan in ("tensor:tpa=1,tpf=1", "tensor:tpa=8,tpf=8", "ring_pass_kv:cp=8,tpa=1,tpf=1", "ring_pass_kv:cp=2,tpa=4,tpf=4")}
+    most = max(plans, key=plans.get)
+    good = most.startswith("ring_pass_kv:cp=8") and needed >= plans[most]
+    print(f"  {'' if good else 'FAILED: '}{needed / 1e6:.0f} MB of a sweep, {plans[most] / 1e6:.0f} MB of {most} in it", flush=True)
+    return not good
+
+
 def peak(arguments):
     """The exit code, and the most resident bytes of that process."""
     process = subprocess.Popen([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -108,6 +122,7 @@ def main():
                 verdict = f"{'' if good else 'FAILED: '}{needed / 1e6:.0f} MB estimated, {had / 1e6:.0f} MB had: {needed / had:.2f}"
             faults += verdict.startswith("FAILED")
             print(f"  {' '.join(arguments)}: {verdict}", flush=True)
+        faults += widest()
     return 1 if faults else 0
 
 

@@ -131,6 +131,12 @@ done
   wrote_what_is_there said/llama-3.1-70b conversation "$golden/talk.yaml"
   grep -q '^  warning: no ttft.png, ttft.svg: gnuplot failed' stdout || { cat stdout; fail "no reason"; } )
 
+# What gnuplot says is not obeyed by a terminal.
+printf '#!/bin/sh\nprintf "\\033[31m\\377 bad\\n" >&2\nexit 1\n' > failing/gnuplot
+( PATH=$work/failing
+  expect_code 0 "$binary" conversation "$golden/talk.yaml" -o told )
+grep -q 'gnuplot failed: ?\[31m? bad$' stdout || { cat -v stdout; fail "gnuplot's words are shown as they are"; }
+
 # Pictures need neither a temporary folder nor a parent that wants to know how programs end.
 if command -v gnuplot > /dev/null; then
   (trap '' CHLD; TMPDIR=/dev/null/none exec "$binary" conversation "$golden/talk.yaml" -o quiet) > stdout 2> stderr < /dev/null
@@ -155,6 +161,10 @@ pid=$!
 while [ ! -d shared ]; do sleep 0.05; done
 expect_code 2 "$binary" sweep "$small" -o shared
 grep -q 'another run writes to shared' stderr || fail "message of the second run: $(cat stderr)"
+# Nor into the folder of one of its models, which the first writes to at its end.
+while [ ! -d shared/deepseek-r1 ]; do sleep 0.05; done
+expect_code 2 "$binary" simulate "$small" --model deepseek-r1 --plan "$plan" -o shared/deepseek-r1
+grep -q 'another run writes to shared/deepseek-r1' stderr || fail "message of a run into a folder within: $(cat stderr)"
 kill -9 $pid
 wait $pid || true
 expect_code 0 "$binary" sweep "$small" -o shared

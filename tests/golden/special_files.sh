@@ -180,6 +180,27 @@ wait "$first" 2> /dev/null || true
 run serve "${fixed[@]}" --rate 5/s --requests 50 -o shared
 [ -s shared/latencies.csv ] && [ -s shared/series.csv ] && [ -s shared/trace.json ] && [ -s shared/manifest.json ] || fail "what a killed run left: $(ls shared)"
 
+# A folder that is a file system of its own, which nothing beside it can be exchanged with: what it had stays whole where
+# it is too small for another answer, and a folder within may be another one.
+mounted() {
+  mkdir vol
+  mount -t tmpfs -o size=64m tmpfs vol
+  run serve "${fixed[@]}" --rate 5/s --requests 50 -o vol || fail "exit $? in a folder that is a mount point"
+  (cd vol && find . -type f -exec sha256sum {} +) | sort > had
+  mount -o "remount,size=$(($(df --output=used -k vol | tail -n 1) + 200))k" vol  # load.html alone has 500 kB
+  refused 'No space left on device' serve "${fixed[@]}" --rate 5/s --requests 60 -o vol
+  (cd vol && find . -type f -exec sha256sum {} +) | sort | cmp -s - had || fail "a full file system has lost what it had: $(ls -A vol)"
+  mount -o remount,size=64m vol
+  run serve "${fixed[@]}" --rate 5/s --requests 50 -o vol || fail "exit $? in a mount point once more"
+  ! find vol -name '*.shardline-*' | grep . || fail "left behind in a mount point"
+}
+if unshare -rm true 2> /dev/null; then
+  export -f mounted fail run refused
+  export binary lined="${fixed[*]}"
+  unshare -rm bash -c 'set -euo pipefail; fixed=($lined); mounted' || fail "in a mount point"
+  rmdir vol
+else echo "skipped: a folder that is a mount point (nobody may mount here)"; fi
+
 # With so few files open at once that the output cannot be written, or just can, nothing is left beside it.
 for most in 4 5 6 7 8; do
   code=0

@@ -1,5 +1,6 @@
 """What is raised, with its places; what ends a call early."""
 
+import math
 import signal
 import subprocess
 import sys
@@ -189,6 +190,14 @@ def test_memory_is_of_one_call(folder):
         shardline.sweep("small.yaml", memory="2 MB")
     assert shardline.sweep("small.yaml", memory="16 GB").met
     assert shardline.sweep("small.yaml").met
+
+
+def test_memory_is_a_part_of_the_machines_where_nobody_says(folder, monkeypatch):
+    assert shardline._shardline.machine_memory() > 1e8
+    monkeypatch.setattr(shardline._shardline, "machine_memory", lambda: 2.5e6)
+    with pytest.raises(shardline.BadInput, match="may use 2 MB"):
+        shardline.sweep("small.yaml")
+    assert shardline.sweep("small.yaml", memory=math.inf).met
 
 
 def test_no_plan_is_an_answer_and_raised_where_that_is_wanted(folder, program):

@@ -186,11 +186,41 @@ TEST_F(StagedFolderTest, WhatAKilledRunLeftIsRemovedByTheNext) {
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_EQ(all().size(), 1U);
-  const OutputFolder other(folder_ / "other");  // no business of another folder
-  ASSERT_EQ(all().size(), 1U);
+  ASSERT_EQ(all().size(), 2U);                      // the file, and the mark of its stage
+  { const OutputFolder other(folder_ / "other"); }  // no business of another folder
+  ASSERT_EQ(all().size(), 2U);
   write({{"b", "1"}});
   EXPECT_THAT(all(), ElementsAre("out/b", "out/manifest.json"));
+}
+
+TEST_F(StagedFolderTest, FoldersOfOthersStayWhateverTheyAreCalled) {
+  fs::create_directories(out() / ".shardline-backup");
+  std::ofstream(out() / ".shardline-backup" / "thesis.txt") << "precious";
+  fs::create_directories(folder_ / ".out.shardline-backup");
+  std::ofstream(folder_ / ".out.shardline-backup" / "unfinished") << "a list of our own";
+  write({{"a", "1"}});  // staged within
+  EXPECT_EQ(text_of(out() / ".shardline-backup" / "thesis.txt"), "precious");
+  fs::remove_all(out());
+  write({{"a", "1"}});  // and beside
+  EXPECT_EQ(text_of(folder_ / ".out.shardline-backup" / "unfinished"), "a list of our own");
+}
+
+TEST_F(StagedFolderTest, WhatSomebodyPutIntoAnAbandonedStageStays) {
+  const pid_t child = fork();
+  if (child == 0) {
+    OutputFolder files(out());
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(all().size(), 1U);
+  const fs::path stage = (folder_ / all().front()).parent_path();
+  std::ofstream(stage / "mine") << "x";
+  write({{"a", "1"}});
+  EXPECT_EQ(text_of(stage / "mine"), "x");
+  fs::remove(stage / "mine");
+  write({{"a", "2"}});
+  EXPECT_FALSE(fs::exists(stage));
 }
 
 TEST_F(StagedFolderTest, ASecondRunIsRefusedUntilTheFirstEnds) {

@@ -89,6 +89,7 @@ PYBIND11_MODULE(_shardline, m) {
   m.def("bytes", reader(&api::bytes_of), py::arg("name"), py::arg("text"));
   m.def("rate", reader(&api::rate_of), py::arg("name"), py::arg("text"));
   m.def("meant_option", &api::meant_option, py::arg("found"), py::arg("options"));
+  m.def("machine_memory", &api::machine_memory);
   m.def("data_folder", [] {
     try {
       return api::data_folder().string();

@@ -107,6 +107,30 @@ TEST(Error, LinesStayWhereTheirTextIsHarmless) {
   EXPECT_EQ(harmless_lines(""), "");
 }
 
+TEST(Error, LongWordsAndLinesLoseTheirMiddle) {
+  const auto said = [](const std::string& what) { return std::string(UserError(what).what()); };
+  const std::string path = "/" + std::string(999, 'd');
+  EXPECT_EQ(said("cannot write " + path), "cannot write " + path + "\n");
+  EXPECT_EQ(said("unknown command " + std::string(60000, 'n') + "!  x"),
+            "unknown command " + std::string(500, 'n') + "... (59251 bytes left out) ..." +
+                std::string(249, 'n') + "!  x\n");
+  // A character is not cut: 500 and 250 are within one of two bytes, and of three.
+  std::string two = "a", three;
+  for (int i = 0; i < 1000; ++i) two += "é", three += "漢";
+  const std::string both = said(two + " " + three);
+  EXPECT_EQ(harmless_lines(both), both);
+  EXPECT_NE(both.find("é... (1252 bytes left out) ...é"), std::string::npos) << both;
+  std::string words;
+  while (words.size() < 60000) words += "gpus=[1] ";
+  const std::string line = said(words);
+  EXPECT_LT(line.size(), 3100U);
+  EXPECT_NE(line.find("bytes left out"), std::string::npos);
+  Diagnostic d;
+  d.what = "x";
+  d.details = {std::string(1001, 'y')};
+  EXPECT_LT(to_string(d).size(), 800U);
+}
+
 TEST(Error, LongLinesAreCutAroundTheCaret) {
   const std::string line = std::string(300, 'x') + "!" + std::string(300, 'y');
   EXPECT_EQ(to_string(at(1, 301, line)),

@@ -38,6 +38,14 @@ TEST(FileName, DevicesOfWindowsAreNoNames) {
     EXPECT_EQ(not_a_file_name(name), std::nullopt) << name;
 }
 
+TEST(FileName, WhatIsUnfinishedHasNamesOfItsOwn) {
+  EXPECT_EQ(not_a_file_name(".shardline-abcdef"), "begins with .shardline-, as what is not yet written");
+  EXPECT_EQ(file_name_of(".shardline-abcdef"), "%2Eshardline-abcdef");
+  EXPECT_EQ(file_name_of("%2Eshardline-abcdef"), "%2Eshardline-abcdef");
+  for (const char* name : {"shardline-a", ".shardline", "a.shardline-b"})
+    EXPECT_EQ(not_a_file_name(name), std::nullopt) << name;
+}
+
 TEST(FileName, AnyTextStaysInItsFolder) {
   const std::filesystem::path folder = "/some/folder";
   for (const std::string& text :

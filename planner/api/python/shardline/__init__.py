@@ -20,7 +20,7 @@ Arguments of several functions:
     set: keys in place of those of the system's file or the scenario, ``["device.memory.bandwidth=4 TB/s"]``; one
         may be a text alone.
     memory: what the question may need, ``"16 GB"`` or a number of bytes; one that needs more is refused
-        before it starts. None: any amount, for a library does not know what else its process does.
+        before it starts. None: 80 % of the machine's, or of its control group's; ``math.inf``: any amount.
     progress: called as ``progress(done, total)``, of each model in turn, in the thread that asked.
     cancelled: asked now and then in that thread; where it returns true, Interrupted is raised.
 

@@ -161,12 +161,14 @@ def rate(name: str, value: Any) -> Optional[float]:
 
 
 def size(name: str, value: Any) -> float:
+    if value is None:  # as on the command line; 0 where nothing says what the machine has: any amount
+        return 0.8 * _shardline.machine_memory()
     if isinstance(value, str):
         return _shardline.bytes(name, value)
     bytes_ = number(name, value, 'a number of bytes, or a text as "16 GB"')
-    if bytes_ is not None and not bytes_ > 0:
+    if bytes_ is None or not bytes_ > 0:
         raise BadInput(f"{name} {value}: expected a positive size")
-    return 0.0 if bytes_ is None else bytes_
+    return bytes_
 
 
 def positive(name: str, value: Any) -> Optional[float]:
