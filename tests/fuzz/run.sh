@@ -19,7 +19,7 @@ seeds() {
   local bad=$sources/tests/bad
   case $1 in
     model) echo "$sources/models/catalog" "$bad/model" ;;
-    config_json) echo "$bad/config" ;;
+    config_json) echo "$bad/config" "$sources/tests/fuzz/corpus/config_json" ;;
     system) echo "$sources/hardware/catalog" "$bad/system" ;;
     kernel_list) echo "$sources/hardware/kernels" ;;
     engine) echo "$sources/planner/engines" ;;
@@ -28,7 +28,7 @@ seeds() {
     aiconfigurator) echo "$bad/measurement" "$sources/tests/fuzz/corpus/aiconfigurator" ;;
     plan_text) echo "$bad/plan" ;;
     truth) echo "$bad/truth" "$bad/chain_truth" ;;
-    power | journal | step) echo "$sources/tests/fuzz/corpus/$1" ;;
+    units | calibration | served_rows | power | journal | step) echo "$sources/tests/fuzz/corpus/$1" ;;
     trace) echo "$sources/tests/planner/traces" "$bad/trace" ;;
   esac
 }
