@@ -119,10 +119,11 @@ Complaint cp_ranks(const Case& c, const Plan& p) {
 // integer division.
 Complaint nodes(const Case& c, const Plan& p) {
   const int tray = c.system.fabric.gpus_per_tray(), gpus = p.gpus(), tp = p.ranks_per_stage();
-  if (gpus <= tray || gpus % tray != 0) return std::nullopt;
-  const int nodes = gpus / tray;
+  if (gpus <= tray) return std::nullopt;
+  const int nodes = (gpus + tray - 1) / tray;
   const int stages = std::max(p.pp / nodes, 1), of_stage = std::max(nodes / p.pp, 1);
-  if (stages * (tp / of_stage) == tray && tp % of_stage == 0) return std::nullopt;
+  const bool all_stages = nodes % of_stage == 0 && stages * (nodes / of_stage) == p.pp;
+  if (all_stages && tp % of_stage == 0) return std::nullopt;
   return fmt::format("{} stages of {} ranks on {} nodes of {}", p.pp, tp, nodes, tray);
 }
 
