@@ -65,7 +65,10 @@ Complaint dcp_windows(const Case& c, const Plan& p) {
 }
 
 Complaint dcp_cache(const Case& c, const Plan& p) {
-  if (!with_dcp(p) || !has_latents(c.model) || element_bits(c.precision.kv) >= 16) return std::nullopt;
+  if (!with_dcp(p)) return std::nullopt;
+  if (kernel_type(c.precision.kv) == Dtype::fp4)
+    return fmt::format("a cache in {}", to_string(c.precision.kv));
+  if (!has_latents(c.model) || element_bits(c.precision.kv) >= 16) return std::nullopt;
   return fmt::format("MLA with a cache in {}", to_string(c.precision.kv));
 }
 
@@ -89,6 +92,17 @@ Complaint dcp_queries(const Case&, const Plan& p) {
 // kv_cache_dtype is nvfp4).
 std::optional<CaseComplaint> cache_type(const Case& c) {
   if (auto out = fp32_cache(c)) return out;
+  // Before Hopper FlashAttention 2 and FlashInfer have no sinks: Triton's kernels are left. Those of
+  // compressed attention have their own.
+  const bool sinks = std::any_of(c.model.attentions.begin(), c.model.attentions.end(),
+                                 [](const Attention& a) { return a.sinks && !a.compression; });
+  if (sinks && kernel_type(c.precision.kv) == Dtype::fp8 &&
+      architecture_of(c.system.device) == Architecture::ampere)
+    return CaseComplaint{"precision.kv",
+                         fmt::format("{} has sinks, which {} reads by Triton's kernels, from caches in 16 "
+                                     "bits alone",
+                                     c.model.name, c.system.device.name),
+                         "bf16"};
   if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
   if (has_latents(c.model))
     return CaseComplaint{"precision.kv", c.model.name + " has MLA, whose cache it does not keep in fp4",
@@ -130,9 +144,14 @@ constexpr CaseRule kCases[]{
     {"context", "a request fits into the model's maximum length, prompt and output together",
      "vllm-project/vllm vllm/config/model.py:2204-2228@ee0da84ab9",
      [](const Case& c) { return too_long(c, kVllmRules); }},
-    {"kv_type", "caches are in 16 bits or FP8; in NVFP4 on Blackwell, not under MLA",
+    {"kv_type",
+     "caches are in 16 bits or FP8, of attention with sinks in FP8 from compute capability 8.9 on; in NVFP4 "
+     "on "
+     "Blackwell, not under MLA",
      "vllm-project/vllm vllm/v1/attention/backends/flashinfer.py:651-658, "
-     "vllm/config/vllm.py:2160@ee0da84ab9",
+     "vllm/config/vllm.py:2160@ee0da84ab9; triton_attn.py, TritonAttentionImpl.__init__, pull request 43914; "
+     "of "
+     "sinks docs/design/attention_backends.md@001394336840",
      cache_type},
     {"index_device", "sparse attention under MLA and of DeepSeek-V4 has backends from Hopper on",
      "vllm-project/vllm vllm/v1/attention/backends/mla/flashmla_sparse.py:129-130, "
@@ -248,8 +267,13 @@ constexpr LaunchRule kPlans[]{
      "vllm-project/vllm vllm/v1/core/kv_cache_coordinator.py:548, "
      "vllm/v1/core/single_type_kv_cache_manager.py:635,868@ee0da84ab9",
      dcp_windows},
-    {"dcp_cache", "DCP under MLA needs a cache in 16 bits",
-     "vllm-project/vllm vllm/model_executor/layers/attention/mla_attention.py:682,802-803@ee0da84ab9",
+    {"dcp_cache",
+     "DCP under MLA needs a cache in 16 bits, and else none in NVFP4, which TensorRT-LLM's kernels alone "
+     "read, "
+     "without DCP",
+     "vllm-project/vllm vllm/model_executor/layers/attention/mla_attention.py:682,802-803@ee0da84ab9; "
+     "vllm/v1/attention/backends/flashinfer.py, pull requests 40177 (NVFP4 by trtllm-gen alone) and 47181 "
+     "(trtllm-gen is off under DCP; closed)",
      dcp_cache},
     {"dcp_interleave", "tokens in a row on one rank divide a block of the cache",
      "vllm-project/vllm vllm/config/vllm.py:2131-2138, vllm/config/cache.py:46, "
