@@ -9,6 +9,7 @@
 
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/draft_rules.hpp"
+#include "planner/engines/file_methods.hpp"
 
 namespace shardline {
 
@@ -134,8 +135,6 @@ std::optional<CaseComplaint> int4_math(const Case& c) {
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::dcp};
 
-constexpr std::array<std::string_view, 3> kInt4Methods{"gptq", "awq", "compressed-tensors"};
-
 constexpr CaseRule kCases[]{
     {"model", "it has a class for each architecture that it starts",
      "vllm-project/vllm vllm/model_executor/models/registry.py, _TEXT_GENERATION_MODELS and "
@@ -144,6 +143,11 @@ constexpr CaseRule kCases[]{
     {"context", "a request fits into the model's maximum length, prompt and output together",
      "vllm-project/vllm vllm/config/model.py:2204-2228@ee0da84ab9",
      [](const Case& c) { return too_long(c, kVllmRules); }},
+    {"weight_files", "it reads files of some tools alone, and of some types of each",
+     "vllm-project/vllm vllm/model_executor/layers/quantization: __init__.py, QuantizationMethods and "
+     "method_to_config, auto_gptq.py, AutoGPTQConfig.TYPE_MAP, near v0.24.0; "
+     "modelopt.py:104-119,353-359@80e511772f3e, of 23 June 2026",
+     [](const Case& c) { return unread_files(c, kVllmFiles); }},
     {"kv_type",
      "caches are in 16 bits or FP8, of attention with sinks in FP8 from compute capability 8.9 on; in NVFP4 "
      "on "
@@ -162,10 +166,6 @@ constexpr CaseRule kCases[]{
      "vllm-project/vllm vllm/model_executor/kernels/linear/nvfp4/marlin.py:18-40, "
      "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:329@ee0da84ab9",
      widened_weights},
-    {"int4_files", "it reads matrices in INT4 from files of some tools alone",
-     "vllm-project/vllm vllm/model_executor/layers/quantization/modelopt.py:104-119,353-359@80e511772f3e, of "
-     "23 June 2026, near v0.24.0",
-     [](const Case& c) { return unread_int4(c, kInt4Methods); }},
     {"int4_math", "INT4 is computed in FP8 on Hopper, with a scale per 128 weights",
      "vllm-project/vllm vllm/model_executor: kernels/linear/mixed_precision/cutlass.py:31-71, "
      "layers/quantization/compressed_tensors/compressed_tensors.py:561-590,721-755@80e511772f3e, of 23 June "
@@ -349,6 +349,7 @@ const LaunchRules kVllmRules{
     .answers_alone = {},
     .pairs = kPairs,
     .architectures = &kVllmArchitectures,
+    .files = &kVllmFiles,
     .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN",  // vllm/config/model.py:2222
     .draft_modules = vllm_draft_modules_of,
     .put_drafts = put_vllm_drafts,

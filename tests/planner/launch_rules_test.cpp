@@ -93,7 +93,7 @@ const std::vector<RuleCase> kVllm{
      {kQwen, kA100, "dp_ep:dp=16,ep=16,batch=1", prefills},
      {kQwen, kA100, "dp_ep:dp=8,ep=8,batch=1", prefills}},
     {"int4_math", {kL70, kA100, "tensor:tpa=8,tpf=8", in_w4a8}, {kL70, kH100, "tensor:tpa=8,tpf=8", in_w4a8}},
-    {"int4_files",
+    {"weight_files",
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"modelopt">},
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"awq">}},
     {"int4_math",

@@ -67,7 +67,7 @@ inline const std::vector<RuleCase> kSglang{
      {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
      {kQwen, kH100, "tensor:tpa=8,ep=8", experts_in_blocks}},
     {"model", {kL70, kGb, "tensor:tpa=4,tpf=4", as_falcon}, {kL70, kGb, "tensor:tpa=4,tpf=4"}},
-    {"int4_files",
+    {"weight_files",
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"modelopt">},
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"gptq">}},
     {"context",
