@@ -36,8 +36,11 @@ struct Checkpoint {
   Dtype router = Dtype::bf16;  // computed as it is stored
   MatrixType head;             // the LM head: an embedding beside it is in BF16
   std::optional<Dtype> kv;     // nothing: the engine's choice
-  std::string method = {};     // that wrote the files: gptq, awq, compressed-tensors, modelopt, fp8 ...
-  std::string assumed = {};    // nobody named it: "deepseek-ai/DeepSeek-R1" or why none; else empty
+  /// That wrote the files: gptq, awq, modelopt, fp8 ... Of compressed-tensors with how the first group's
+  /// weights share scales, which an engine may read some of alone: compressed-tensors/channel. Of types that
+  /// are not read, too.
+  std::string method = {};
+  std::string assumed = {};  // nobody named it: "deepseek-ai/DeepSeek-R1" or why none; else empty
   /// Of a description that is not read, what it is and where: then no type here is the file's. Else empty.
   std::string unread = {};
   std::optional<MatrixType> index = {};      // of sparse attention; nothing: as attention

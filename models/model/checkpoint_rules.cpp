@@ -206,7 +206,9 @@ void note_sparsity(const Reader& r, TypeRules& rules) {
 
 }  // namespace
 
-std::string method_of(const Reader& r) {
+namespace {
+
+std::string name_of_method(const Reader& r) {
   if (const auto method = set(r, "quant_method")) {
     const std::string name = method->text();
     // Names of kernels of vLLM, under which it reads the same files.
@@ -216,10 +218,28 @@ std::string method_of(const Reader& r) {
   return set(r, "config_groups") ? "compressed-tensors" : "";
 }
 
+// compressed_tensors/quantization/quant_args.py, QuantizationArgs: without a strategy, one scale per tensor,
+// or one per group where a group has a size.
+std::string strategy_of(const Reader& group) {
+  const auto weights = group.is_map() ? set(group, "weights") : std::nullopt;
+  if (!weights || !weights->is_map()) return "none";
+  if (const auto named = set(*weights, "strategy")) return named->text();
+  return set(*weights, "group_size") ? "group" : "tensor";
+}
+
+}  // namespace
+
+std::string method_of(const Reader& r) {
+  const std::string name = name_of_method(r);
+  const auto groups = set(r, "config_groups");
+  if (name != "compressed-tensors" || !groups || !groups->is_map() || groups->keys().empty()) return name;
+  return name + "/" + strategy_of(groups->at(groups->keys().front()));
+}
+
 bool read_rules(const Reader& r, TypeRules& rules) {
   read_kv(r, rules);
   note_sparsity(r, rules);
-  const std::string name = set(r, "quant_method") ? method_of(r) : "";
+  const std::string name = set(r, "quant_method") ? name_of_method(r) : "";
   if (set(r, "quant_algo")) return read_modelopt(r, rules);
   if (name == "fp8") return read_fp8(r, rules);
   if (name == "fbgemm_fp8") {  // a scale per row of the weights and per token

@@ -68,8 +68,8 @@ struct TypeRules {
   CancelCheck check_;
 };
 
-/// The tool that wrote the description: gptq, awq, compressed-tensors, modelopt, fp8 ... ModelOpt's own file
-/// has its algorithm and no method. Empty: it does not say.
+/// The tool that wrote the description, as in Checkpoint::method. ModelOpt's own file has its algorithm and
+/// no method. Empty: it does not say.
 std::string method_of(const Reader& quantisation);
 
 /// Of `quantization_config` or what is under `quantization` of a hf_quant_config.json. False: it is not read,

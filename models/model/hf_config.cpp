@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/model/checkpoint_rules.hpp"
 #include "models/model/hf_import.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
@@ -233,6 +234,8 @@ Checkpoint read_or_unread(const Reader& quantized, Model& m) {
   out.unread =
       fmt::format("types of {} not read: {} at {}:{}:{}", m.name, unread, at.file, at.line, at.column);
   out.assumed = out.unread;
+  const auto inner = quantized.is_map() ? quantized.find("quantization") : std::nullopt;
+  out.method = checkpoint::method_of(inner && inner->is_map() ? *inner : quantized);
   return out;
 }
 

@@ -67,10 +67,20 @@ void print_times(const HandoffStudy& s) {
               to_string(s.step_time));
 }
 
+// What an engine's profile takes for granted of both servers.
+void print_assumed(const Case& c) {
+  if (!c.engine) return;
+  const std::string kv = c.precision.assumed.kv ? assumed_cache_text(c) : "";
+  print_notes("  engine: {}; assumed: {}{}\n{}", title_of(*c.engine), kv.empty() ? "" : kv + ", ",
+              assumed_text(c), precision_text(c));
+}
+
 void print(const Study& study, const HandoffStudy& s) {
   print_notes("{}\n", study.title);
-  print_notes("  {} to {}: {} tokens, {} as sent, by {}\n\n", to_string(s.prefill), to_string(s.decode),
+  print_notes("  {} to {}: {} tokens, {} as sent, by {}\n", to_string(s.prefill), to_string(s.decode),
               s.tokens, to_string(s.handoff.bytes()), s.engine.of);
+  print_assumed(study.study);
+  print_notes("\n");
   print_ranks("sender", "receivers", s.sent(), true);
   print_ranks("receiver", "senders", s.received(), false);
   print_pairs(s);

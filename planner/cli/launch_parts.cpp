@@ -77,6 +77,15 @@ std::string launch_summary(const std::vector<Launch>& launches) {
 
 namespace {
 
+// Which engine the plans were priced under: launch files start engines, whatever was priced.
+std::string head_of(const Study& study) {
+  return study.title +
+         (study.study.engine
+              ? "\n"
+              : "\n  engine: ideal (bare kernels, nothing of what an engine adds around them): no times "
+                "of the engines that are started below\n");
+}
+
 // Of one heading: its lines in launch.txt, with its files written.
 std::string write_launch(OutputFolder& files, const std::string& heading, const Plan& plan,
                          const std::vector<Launch>& launches) {
@@ -98,7 +107,7 @@ std::string wrote_launches(OutputFolder& files, const std::string& text) {
 }  // namespace
 
 std::string write_launches(OutputFolder& files, const Study& study, const std::vector<NamedPlan>& plans) {
-  std::string text = study.title + "\n";
+  std::string text = head_of(study);
   int number = 0;
   for (const NamedPlan& p : plans) {
     const std::string stem = std::to_string(++number);
@@ -111,7 +120,7 @@ std::string write_launches(OutputFolder& files, const Study& study, const std::v
 
 std::string write_launches(OutputFolder& files, const Study& study, const std::string& heading,
                            const Plan& plan, const std::vector<Launch>& launches) {
-  return wrote_launches(files, study.title + "\n" + write_launch(files, heading, plan, launches));
+  return wrote_launches(files, head_of(study) + write_launch(files, heading, plan, launches));
 }
 
 }  // namespace shardline::cli

@@ -110,12 +110,15 @@ constexpr std::array kSglangHas{
     ReadArchitecture{"Qwen3_5MoeForConditionalGeneration", "qwen3_5.py:2120"},
     ReadArchitecture{"Step3p5ForCausalLM", "step3p5.py:1049"},
 };
-// Without a module of its own a model runs by the Transformers library's, if that leaves attention to others
+// Kimi-K3's files are of 27 July 2026; SGLang's images have it from 0.5.17 on (aws/deep-learning-containers
+// pull request 6573). Without a module of its own a model runs by the Transformers library's, if that leaves
+// attention to others
 // (_supports_attention_backend): Falcon's (modeling_falcon.py) does not, and the other names are no classes
 // of that library.
 constexpr std::array kSglangLacks{
     ReadArchitecture{"FalconForCausalLM", "falcon.py came with pull request 37227"},
     ReadArchitecture{"KimiK2ForCausalLM", "no EntryClass"},
+    ReadArchitecture{"KimiK3ForConditionalGeneration", "no EntryClass; kimi_k3.py@e44a41c1c413 is later"},
     ReadArchitecture{"LLaMAForCausalLM", "no EntryClass"},
     ReadArchitecture{"RWForCausalLM", "no EntryClass"},
     ReadArchitecture{"SeedOssForCausalLM", "seed_oss.py comes with pull request 34854 of August 2026"},
@@ -126,7 +129,7 @@ constexpr std::array kSglangLacks{
 // (issue 14942); the others are in the table of supported models of 1.0.0 or in modules of that time. DeciLM,
 // DeepSeek-V3.2, GLM-4.x and GLM-5 are in that of 1.3.0rc20 itself, Kimi-K2.5 in that of 1.3.0rc13;
 // MiniMax-M2, Nemotron-H and Phi-4 in one without a version that is older than Gemma 4's entry. What the
-// later index has and no table up to the tag was seen to list (DeepSeek-V4, Kimi-K3, Kimi-Linear, Qwen3.5,
+// later index has and no table up to the tag was seen to list (DeepSeek-V4, Kimi-Linear, Qwen3.5,
 // ...) stays unread.
 constexpr std::array kTrtllmHas{
     ReadArchitecture{"DeciLMForCausalLM", "modeling_nemotron_nas.py, _arch_index.py:43"},
@@ -151,7 +154,8 @@ constexpr std::array kTrtllmHas{
     ReadArchitecture{"Qwen3ForCausalLM", "modeling_qwen3.py, _arch_index.py:100"},
     ReadArchitecture{"Qwen3MoeForCausalLM", "modeling_qwen3_moe.py, _arch_index.py:102"},
 };
-// The index is later than the tag: what it lacks, the tag lacks, too. AutoDeploy, another backend, has
+// The index is later than the tag: what it lacks, the tag lacks, too; Kimi-K3, which it has, came after the
+// tag. AutoDeploy, another backend, has
 // DeepSeek-V2 and GLM-4.7-Flash (Glm4MoeLite; footnote 5 of the table of supported models of 1.3.0rc20).
 constexpr std::array kTrtllmLacks{
     ReadArchitecture{"DeepseekV2ForCausalLM", "not in _arch_index.py"},
@@ -160,6 +164,7 @@ constexpr std::array kTrtllmLacks{
     ReadArchitecture{"FalconForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"Glm4MoeLiteForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"KimiK2ForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"KimiK3ForConditionalGeneration", "came with pull request 17269 of August 2026"},
     ReadArchitecture{"LLaMAForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"Llama4ForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"MiMoForCausalLM", "not in _arch_index.py"},

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <set>
 
-#include "models/model/hf_config.hpp"
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/layers/share.hpp"
 #include "sim/base/argument_names.hpp"
@@ -268,22 +267,6 @@ std::optional<CaseComplaint> widened_unmeasured(const Case& c, const char* kerne
             "with fewer bytes in their place, extrapolated",
             c.system.device.achieved(Dtype::fp8) > FlopsPerSecond(0) ? "fp8 or bf16" : "bf16",
             element_bits(t.weights) == 4 ? "Blackwell" : "Hopper or Blackwell")};
-  }
-  return std::nullopt;
-}
-
-std::optional<CaseComplaint> unread_int4(const Case& c, std::span<const std::string_view> methods) {
-  if (!c.model.checkpoint || c.model.checkpoint->method.empty() || !unread_types(c.model).empty())
-    return std::nullopt;
-  const std::string& own = c.model.checkpoint->method;
-  if (std::find(methods.begin(), methods.end(), own) != methods.end()) return std::nullopt;
-  for (const KeptModule& k : kept_modules(c.model)) {
-    const Dtype t = c.precision.of(k.module).weights;
-    if (t != Dtype::int4 && t != Dtype::int4_group32) continue;
-    return CaseComplaint{
-        k.weights_key,
-        fmt::format("{} of {} in {}, as files of {} have them", k.name, c.model.name, to_string(t), own),
-        fmt::format("a checkpoint in INT4 of {}, or one in another type", fmt::join(methods, " or "))};
   }
   return std::nullopt;
 }

@@ -18,6 +18,8 @@ namespace shardline {
 /// What is wrong with a plan, or nothing.
 using Complaint = std::optional<std::string>;
 
+struct FileMethod;  // file_methods.hpp
+
 struct LaunchRule {
   const char* id;
   const char* says;
@@ -63,6 +65,7 @@ struct LaunchRules {
   std::span<const LaunchedAs> answers_alone;  // features of servers that get their prompts from others
   std::span<const PairRule> pairs;            // of servers that prefill and that decode
   const ArchitectureTable* architectures;     // that it has classes for
+  const std::span<const FileMethod>* files;   // that it has readers for
   const char* long_context;  // variable that, set to 1, lets it start lengths beyond the model's maximum
   /// Architectures whose own modules it has classes for, with the class and its place.
   std::span<const ReadArchitecture> (*draft_modules)();
@@ -118,10 +121,6 @@ struct Cuts {
 /// Block FP8 has a scale per 128 x 128 elements: blocks that a cut goes through. Of other types, too, whose
 /// kernels take whole multiples of 128 rows and columns.
 Complaint cut_blocks(const Case& c, const Cuts& cuts, bool (*whole)(ModuleType) = nullptr);
-
-/// A checkpoint with matrices in INT4 whose files, by their method, an engine of these methods does not read.
-/// Of one whose method nobody named nothing is said.
-std::optional<CaseComplaint> unread_int4(const Case& c, std::span<const std::string_view> methods);
 
 /// Weights in INT4 under activations in FP8 (W4A8).
 inline bool in_int4_of_fp8(ModuleType t) {

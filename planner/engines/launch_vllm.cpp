@@ -103,6 +103,13 @@ std::vector<std::string> says(const Server& s) {
   return out;
 }
 
+// DEPRECATED_QUANTIZATION_METHODS of model_executor/layers/quantization/__init__.py, which ModelConfig of
+// config/model.py refuses without the option (_verify_quantization), near v0.24.0.
+bool deprecated_files(const Case& c) {
+  const std::string method = c.model.checkpoint ? c.model.checkpoint->method : "";
+  return method == "fbgemm_fp8" || method == "fp_quant";
+}
+
 }  // namespace
 
 // nvfp4: FlashInfer's GQA on Blackwell (v1/attention/backends/flashinfer.py:421).
@@ -113,6 +120,7 @@ std::string vllm_kv(Dtype kv) {
 LaunchOptions vllm_options(const Server& s) {
   LaunchOptions o = s.deployment.options;
   if (runs_repository_code(s.study)) put(o, "--trust-remote-code");
+  if (deprecated_files(s.study)) put(o, "--allow-deprecated-quantization");
   if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
   const long long budget = token_budget(s);

@@ -225,6 +225,20 @@ std::optional<CaseRefusal> does_not_start(const Case& c) {
   return refused_case(rules, rules.cases, c);
 }
 
+std::optional<CaseRefusal> does_not_read(const Case& c) {
+  if (c.engine == nullptr) return std::nullopt;
+  for (const CaseRule& rule : rules_of(*c.engine).cases) {
+    if (std::string_view(rule.id) == "weight_files") return first_of(std::span(&rule, 1), c);
+  }
+  return std::nullopt;
+}
+
+std::string started_unpriced(const Model& m, const EngineProfile* engine) {
+  if (engine == nullptr || !m.checkpoint || m.checkpoint->unread.empty() || m.checkpoint->method.empty())
+    return "";
+  return title_of(*engine) + " reads these files, by kernels that nobody here has measured";
+}
+
 std::optional<CaseRefusal> has_no_price(const Case& c) {
   if (c.engine == nullptr) return std::nullopt;
   const LaunchRules& rules = rules_of(*c.engine);
@@ -257,6 +271,14 @@ std::string length_rule(const EngineProfile& engine) {
   SL_CHECK(at != rules.cases.end(), "every engine has a rule of lengths");
   return fmt::format("{}: {} ({}); {}=1 lifts it there", title_of(rules), at->says, at->source,
                      rules.long_context);
+}
+
+std::string strategy_rule(const EngineProfile& engine) {
+  const LaunchRules& rules = rules_of(engine);
+  const auto at = std::find_if(rules.plans.begin(), rules.plans.end(),
+                               [](const LaunchRule& r) { return std::string_view(r.id) == "strategy"; });
+  SL_CHECK(at != rules.plans.end(), "every engine has a rule of strategies");
+  return fmt::format("{} ({})", at->says, at->source);
 }
 
 std::optional<std::string> longer_than_model(const Case& c) {

@@ -30,6 +30,15 @@ struct CaseRefusal : Refusal {
 std::optional<Refusal> does_not_start(const Case& c, const Plan& plan);
 std::optional<CaseRefusal> does_not_start(const Case& c);
 
+/// Files of the case's model that its engine does not read, whatever types stand in their place: one of the
+/// reasons of does_not_start().
+std::optional<CaseRefusal> does_not_read(const Case& c);
+
+/// "vLLM 0.24.0 reads these files, by kernels that nobody here has measured": of a model whose files' types
+/// are not read here, under an engine (which may be none) that does_not_read() has nothing against; else
+/// empty.
+std::string started_unpriced(const Model& model, const EngineProfile* engine);
+
 /// What the case's engine starts by kernels that no measurement here has, so that it has no price. Of a case
 /// that it does start; throws likewise.
 std::optional<CaseRefusal> has_no_price(const Case& c);
@@ -64,6 +73,8 @@ std::optional<int> block_of(const std::string& engine, const Case& c);
 std::string variable_for_long_context(const std::string& engine);
 /// The engine's rule about requests longer than a model has positions for, with its source.
 std::string length_rule(const EngineProfile& engine);
+/// The engine's rule about strategies, with its source.
+std::string strategy_rule(const EngineProfile& engine);
 /// What a user has to say to start requests longer than the model has positions for (Case::any_context);
 /// nothing where they are not.
 std::optional<std::string> longer_than_model(const Case& c);

@@ -9,6 +9,7 @@
 
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/draft_rules.hpp"
+#include "planner/engines/file_methods.hpp"
 #include "planner/engines/sglang_caches.hpp"
 #include "planner/engines/sglang_experts.hpp"
 #include "planner/layers/share.hpp"
@@ -128,10 +129,11 @@ Complaint cp_ranks(const Case& c, const Plan& p) {
 // integer division.
 Complaint nodes(const Case& c, const Plan& p) {
   const int tray = c.system.fabric.gpus_per_tray(), gpus = p.gpus(), tp = p.ranks_per_stage();
-  if (gpus <= tray || gpus % tray != 0) return std::nullopt;
-  const int nodes = gpus / tray;
+  if (gpus <= tray) return std::nullopt;
+  const int nodes = (gpus + tray - 1) / tray;
   const int stages = std::max(p.pp / nodes, 1), of_stage = std::max(nodes / p.pp, 1);
-  if (stages * (tp / of_stage) == tray && tp % of_stage == 0) return std::nullopt;
+  const bool all_stages = nodes % of_stage == 0 && stages * (nodes / of_stage) == p.pp;
+  if (all_stages && tp % of_stage == 0) return std::nullopt;
   return fmt::format("{} stages of {} ranks on {} nodes of {}", p.pp, tp, nodes, tray);
 }
 
@@ -190,8 +192,6 @@ std::optional<CaseComplaint> fp8_experts(const Case& c) {
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::prefill_cp};
 
-constexpr std::array<std::string_view, 4> kInt4Methods{"gptq", "awq", "compressed-tensors", "w4afp8"};
-
 constexpr CaseRule kCases[]{
     {"model",
      "it has a class for each architecture that it starts, or takes that of the Transformers library where "
@@ -202,6 +202,10 @@ constexpr CaseRule kCases[]{
     {"context", "a request fits into the model's maximum length, prompt and output together",
      "sgl-project/sglang python/sglang/srt: configs/model_config.py:667-694@49e384ce9d",
      [](const Case& c) { return too_long(c, kSglangRules); }},
+    {"weight_files", "it reads files of some tools alone, and of some types of each",
+     "sgl-project/sglang python/sglang/srt: configs/model_config.py:1145-1157@49e384ce9d, "
+     "layers/quantization/__init__.py, BASE_QUANTIZATION_METHODS, and gptq.py, GPTQConfig, near v0.5.14",
+     [](const Case& c) { return unread_files(c, kSglangFiles); }},
     {"kv_type",
      "caches are in 16 bits or FP8; in FP4 with the attention that is its default on Blackwell, not of "
      "sparse "
@@ -222,9 +226,6 @@ constexpr CaseRule kCases[]{
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp4_utils.py:157, "
      "layers/quantization/modelopt_quant.py:1771, layers/quantization/mxfp4.py:336-345@49e384ce9d",
      widened_weights},
-    {"int4_files", "it reads matrices in INT4 from files of some tools alone",
-     "sgl-project/sglang python/sglang/srt: configs/model_config.py:1145-1157@49e384ce9d",
-     [](const Case& c) { return unread_int4(c, kInt4Methods); }},
     {"int4_math", "INT4 is computed in FP8 in experts alone",
      "sgl-project/sglang python/sglang/srt: layers/quantization/w4afp8.py:93-105, "
      "layers/quantization/compressed_tensors/compressed_tensors.py:550-565@49e384ce9d",
@@ -385,6 +386,7 @@ const LaunchRules kSglangRules{
     .answers_alone = {},
     .pairs = kPairs,
     .architectures = &kSglangArchitectures,
+    .files = &kSglangFiles,
     .long_context = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",  // configs/model_config.py:678
     .draft_modules = sglang_draft_modules_of,
     .put_drafts = put_sglang_drafts,

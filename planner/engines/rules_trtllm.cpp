@@ -11,6 +11,7 @@
 #include <array>
 
 #include "planner/engines/draft_rules.hpp"
+#include "planner/engines/file_methods.hpp"
 #include "planner/engines/launch_rules.hpp"
 #include "planner/engines/trtllm_caches.hpp"
 #include "planner/engines/trtllm_weights.hpp"
@@ -193,8 +194,6 @@ constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, Launche
 // helix_step, below.
 constexpr std::array kAnswersAlone{LaunchedAs::helix};
 
-constexpr std::array<std::string_view, 1> kInt4Methods{"modelopt"};
-
 constexpr CaseRule kCases[]{
     {"model", "its PyTorch backend has a class for each architecture that it starts",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/_arch_index.py:36-121@065ff9e93780; "
@@ -203,6 +202,12 @@ constexpr CaseRule kCases[]{
     {"context", "a longer request would be cut down to the model's maximum length",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/pyexecutor/model_engine.py, _init_max_seq_len, near v1.3.0rc20",
      [](const Case& c) { return too_long(c, kTrtllmRules); }},
+    {"weight_files", "it reads files of some tools alone, and of some types of each",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/llmapi/llm_utils.py, _update_from_hf_quant_config (Unsupported "
+     "quantization_config), models/quant_config_utils.py, update_quant_config_from_compressed_tensors, pull "
+     "requests 14468 and, of MXFP4 there, later, 17269; docs/source/features/quantization.md@09d4c79ba941; "
+     "tensorrt_llm/_torch/modules/linear.py, get_quant_method@00bbf71e7964, near v1.3.0rc20",
+     [](const Case& c) { return unread_files(c, kTrtllmFiles); }},
     {"mla_device", "MLA has kernels from Hopper on",
      "NVIDIA/TensorRT-LLM cpp/tensorrt_llm/common/attentionOp.cpp:3091,3097 of v1.3.0rc20, as quoted by "
      "ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:192-218@095f58a51",
@@ -222,9 +227,12 @@ constexpr CaseRule kCases[]{
      "NVFP4LinearMethod, and modules/attention.py, Attention.forward, near v1.3.0rc20",
      trtllm_cache_type},
     {"weight_type",
-     "NVFP4 on Blackwell, MXFP4 there and of experts on Hopper, FP8 from Hopper on, of experts with static "
-     "scales or in blocks, INT4 before Blackwell, of experts as W4A8 on Hopper alone",
+     "NVFP4 on Blackwell, MXFP4 there and of experts on Hopper, FP8 from Hopper on, with a scale per row "
+     "on Hopper alone, of experts with static scales or in blocks, INT4 before Blackwell, of experts as W4A8 "
+     "on Hopper alone",
      "NVIDIA/TensorRT-LLM docs/source/features/quantization.md:94-102@09d4c79ba941, "
+     "cpp/tensorrt_llm/kernels/cutlass_kernels/fp8_rowwise_gemm/fp8_rowwise_gemm_template.h, "
+     "dispatchToArch@0193dbd41892, "
      "tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, quantization.py, "
      "load_activation_scales_fp8_qdq, near v1.3.0rc20; "
      "model_config.py:329-345 of v1.3.0rc20, as quoted by ai-dynamo/aiconfigurator "
@@ -242,10 +250,6 @@ constexpr CaseRule kCases[]{
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, "
      "near v1.3.0rc20",
      widened_weights},
-    {"int4_files", "it reads matrices in INT4 from files of some tools alone",
-     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, get_quant_method@00bbf71e7964; "
-     "tensorrt_llm/llmapi/llm_utils.py, Unsupported quantization_config, near v1.3.0rc20",
-     [](const Case& c) { return unread_int4(c, kInt4Methods); }},
     {"kv_block", "MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper",
      "NVIDIA/TensorRT-LLM docs/source/features/helix.md:44-45@04c8822cc42f; of MLA's pages pull request "
      "10261, as quoted by ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:38-51@095f58a51",
@@ -349,6 +353,7 @@ const LaunchRules kTrtllmRules{
     .answers_alone = kAnswersAlone,
     .pairs = kPairs,
     .architectures = &kTrtllmArchitectures,
+    .files = &kTrtllmFiles,
     .long_context = "TLLM_ALLOW_LONG_MAX_MODEL_LEN",  // _torch/pyexecutor/model_engine.py, _init_max_seq_len
     .draft_modules = trtllm_draft_modules_of,
     .put_drafts = put_trtllm_drafts,

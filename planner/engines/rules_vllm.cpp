@@ -9,6 +9,7 @@
 
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/draft_rules.hpp"
+#include "planner/engines/file_methods.hpp"
 
 namespace shardline {
 
@@ -65,7 +66,10 @@ Complaint dcp_windows(const Case& c, const Plan& p) {
 }
 
 Complaint dcp_cache(const Case& c, const Plan& p) {
-  if (!with_dcp(p) || !has_latents(c.model) || element_bits(c.precision.kv) >= 16) return std::nullopt;
+  if (!with_dcp(p)) return std::nullopt;
+  if (kernel_type(c.precision.kv) == Dtype::fp4)
+    return fmt::format("a cache in {}", to_string(c.precision.kv));
+  if (!has_latents(c.model) || element_bits(c.precision.kv) >= 16) return std::nullopt;
   return fmt::format("MLA with a cache in {}", to_string(c.precision.kv));
 }
 
@@ -89,6 +93,17 @@ Complaint dcp_queries(const Case&, const Plan& p) {
 // kv_cache_dtype is nvfp4).
 std::optional<CaseComplaint> cache_type(const Case& c) {
   if (auto out = fp32_cache(c)) return out;
+  // Before Hopper FlashAttention 2 and FlashInfer have no sinks: Triton's kernels are left. Those of
+  // compressed attention have their own.
+  const bool sinks = std::any_of(c.model.attentions.begin(), c.model.attentions.end(),
+                                 [](const Attention& a) { return a.sinks && !a.compression; });
+  if (sinks && kernel_type(c.precision.kv) == Dtype::fp8 &&
+      architecture_of(c.system.device) == Architecture::ampere)
+    return CaseComplaint{"precision.kv",
+                         fmt::format("{} has sinks, which {} reads by Triton's kernels, from caches in 16 "
+                                     "bits alone",
+                                     c.model.name, c.system.device.name),
+                         "bf16"};
   if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
   if (has_latents(c.model))
     return CaseComplaint{"precision.kv", c.model.name + " has MLA, whose cache it does not keep in fp4",
@@ -120,8 +135,6 @@ std::optional<CaseComplaint> int4_math(const Case& c) {
 constexpr std::array kFeatures{LaunchedAs::tensor, LaunchedAs::pipeline, LaunchedAs::attention_dp,
                                LaunchedAs::dcp};
 
-constexpr std::array<std::string_view, 3> kInt4Methods{"gptq", "awq", "compressed-tensors"};
-
 constexpr CaseRule kCases[]{
     {"model", "it has a class for each architecture that it starts",
      "vllm-project/vllm vllm/model_executor/models/registry.py, _TEXT_GENERATION_MODELS and "
@@ -130,9 +143,19 @@ constexpr CaseRule kCases[]{
     {"context", "a request fits into the model's maximum length, prompt and output together",
      "vllm-project/vllm vllm/config/model.py:2204-2228@ee0da84ab9",
      [](const Case& c) { return too_long(c, kVllmRules); }},
-    {"kv_type", "caches are in 16 bits or FP8; in NVFP4 on Blackwell, not under MLA",
+    {"weight_files", "it reads files of some tools alone, and of some types of each",
+     "vllm-project/vllm vllm/model_executor/layers/quantization: __init__.py, QuantizationMethods and "
+     "method_to_config, auto_gptq.py, AutoGPTQConfig.TYPE_MAP, near v0.24.0; "
+     "modelopt.py:104-119,353-359@80e511772f3e, of 23 June 2026",
+     [](const Case& c) { return unread_files(c, kVllmFiles); }},
+    {"kv_type",
+     "caches are in 16 bits or FP8, of attention with sinks in FP8 from compute capability 8.9 on; in NVFP4 "
+     "on "
+     "Blackwell, not under MLA",
      "vllm-project/vllm vllm/v1/attention/backends/flashinfer.py:651-658, "
-     "vllm/config/vllm.py:2160@ee0da84ab9",
+     "vllm/config/vllm.py:2160@ee0da84ab9; triton_attn.py, TritonAttentionImpl.__init__, pull request 43914; "
+     "of "
+     "sinks docs/design/attention_backends.md@001394336840",
      cache_type},
     {"index_device", "sparse attention under MLA and of DeepSeek-V4 has backends from Hopper on",
      "vllm-project/vllm vllm/v1/attention/backends/mla/flashmla_sparse.py:129-130, "
@@ -143,10 +166,6 @@ constexpr CaseRule kCases[]{
      "vllm-project/vllm vllm/model_executor/kernels/linear/nvfp4/marlin.py:18-40, "
      "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py:329@ee0da84ab9",
      widened_weights},
-    {"int4_files", "it reads matrices in INT4 from files of some tools alone",
-     "vllm-project/vllm vllm/model_executor/layers/quantization/modelopt.py:104-119,353-359@80e511772f3e, of "
-     "23 June 2026, near v0.24.0",
-     [](const Case& c) { return unread_int4(c, kInt4Methods); }},
     {"int4_math", "INT4 is computed in FP8 on Hopper, with a scale per 128 weights",
      "vllm-project/vllm vllm/model_executor: kernels/linear/mixed_precision/cutlass.py:31-71, "
      "layers/quantization/compressed_tensors/compressed_tensors.py:561-590,721-755@80e511772f3e, of 23 June "
@@ -248,8 +267,13 @@ constexpr LaunchRule kPlans[]{
      "vllm-project/vllm vllm/v1/core/kv_cache_coordinator.py:548, "
      "vllm/v1/core/single_type_kv_cache_manager.py:635,868@ee0da84ab9",
      dcp_windows},
-    {"dcp_cache", "DCP under MLA needs a cache in 16 bits",
-     "vllm-project/vllm vllm/model_executor/layers/attention/mla_attention.py:682,802-803@ee0da84ab9",
+    {"dcp_cache",
+     "DCP under MLA needs a cache in 16 bits, and else none in NVFP4, which TensorRT-LLM's kernels alone "
+     "read, "
+     "without DCP",
+     "vllm-project/vllm vllm/model_executor/layers/attention/mla_attention.py:682,802-803@ee0da84ab9; "
+     "vllm/v1/attention/backends/flashinfer.py, pull requests 40177 (NVFP4 by trtllm-gen alone) and 47181 "
+     "(trtllm-gen is off under DCP; closed)",
      dcp_cache},
     {"dcp_interleave", "tokens in a row on one rank divide a block of the cache",
      "vllm-project/vllm vllm/config/vllm.py:2131-2138, vllm/config/cache.py:46, "
@@ -326,6 +350,7 @@ const LaunchRules kVllmRules{
     .answers_alone = {},
     .pairs = kPairs,
     .architectures = &kVllmArchitectures,
+    .files = &kVllmFiles,
     .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN",  // vllm/config/model.py:2222
     .draft_modules = vllm_draft_modules_of,
     .put_drafts = put_vllm_drafts,

@@ -147,29 +147,39 @@ void check_strategies(const Reader& root, const EngineProfile& engine, const Ove
           fmt::format("{} does not run {}", title_of(engine), item.text()),
           {others.empty() ? std::string("no engine does: engine: ideal prices it")
                           : fmt::format("it has no {}; {} {}", to_string(feature), fmt::join(others, " and "),
-                                        others.size() == 1 ? "has" : "have")});
+                                        others.size() == 1 ? "has" : "have"),
+           "its rule: " + strategy_rule(engine)});
     }
   } catch (const UserError& e) {
     at.fault(e.diagnostics()[0].what, e.diagnostics()[0].details);
   }
 }
 
+namespace {
+
+bool fault(const Reader& root, const Case& c, const CaseRefusal& r, const char* what) {
+  std::vector<std::string> details{"expected " + r.instead};
+  if (const std::string published = published_that_starts(c, r); !published.empty())
+    details.push_back(fmt::format("for instance models: [{}], as it is published{}", published,
+                                  root.has("precision") ? ", and no types of weights under precision" : ""));
+  if (const std::string set = settings_that_help(root, r); !set.empty())
+    details.push_back(fmt::format("for instance{} on the command line{}", set, whose_types(c, r)));
+  details.push_back(fmt::format("{} ({})", r.says, r.source));
+  place_of(root, r.key).fault(fmt::format("{} {}: {}", title_of(*c.engine), what, r.text), details);
+  return true;
+}
+
+}  // namespace
+
 bool check_case(const Reader& root, const Case& c) {
-  const auto fault = [&](const CaseRefusal& r, const char* what) {
-    std::vector<std::string> details{"expected " + r.instead};
-    if (const std::string published = published_that_starts(c, r); !published.empty())
-      details.push_back(
-          fmt::format("for instance models: [{}], as it is published{}", published,
-                      root.has("precision") ? ", and no types of weights under precision" : ""));
-    if (const std::string set = settings_that_help(root, r); !set.empty())
-      details.push_back(fmt::format("for instance{} on the command line{}", set, whose_types(c, r)));
-    details.push_back(fmt::format("{} ({})", r.says, r.source));
-    place_of(root, r.key).fault(fmt::format("{} {}: {}", title_of(*c.engine), what, r.text), details);
-    return true;
-  };
-  if (const auto refusal = does_not_start(c)) return fault(*refusal, "does not start");
-  if (const auto unpriced = has_no_price(c)) return fault(*unpriced, "has no price here");
+  if (const auto refusal = does_not_start(c)) return fault(root, c, *refusal, "does not start");
+  if (const auto unpriced = has_no_price(c)) return fault(root, c, *unpriced, "has no price here");
   return false;
+}
+
+bool check_files(const Reader& root, const Case& c) {
+  const auto refusal = does_not_read(c);
+  return refusal && fault(root, c, *refusal, "does not start");
 }
 
 bool check_kernels(const Reader& kernels, const EngineProfile& engine, const System& system,

@@ -21,6 +21,10 @@ void check_strategies(const Reader& root, const EngineProfile& engine, const Ove
 /// nobody has measured. Returns whether there was one.
 bool check_case(const Reader& root, const Case& c);
 
+/// Faults: files of the case's model that its engine does not read, whatever types the scenario gives it.
+/// Returns whether there was one.
+bool check_files(const Reader& root, const Case& c);
+
 /// Faults: kernels named under `kernels` that the engine's list does not have for the device. False where
 /// there are any.
 bool check_kernels(const Reader& kernels, const EngineProfile& engine, const System& system,

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "models/model/hf_config.hpp"
+#include "planner/engines/launchable.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/scenario/everyday.hpp"
 #include "planner/scenario/scenario_parts.hpp"
@@ -243,16 +244,20 @@ Precision PrecisionKeys::of(const Model& model, const Device& device) const {
   return p;
 }
 
-bool check_unread(const PrecisionKeys& k, const Model& model, const Reader& root) {
+bool check_unread(const PrecisionKeys& k, const Model& model, const EngineProfile* engine,
+                  const Reader& root) {
   const std::string unread = unread_types(model);
   if (unread.empty() || k.faulty || k.weights) return false;
   const bool ffn =
       (!has_dense(model) || k.ffn_weights) && (!has_experts(model) || k.ffn_weights || k.expert_weights);
   if (k.attention_weights && ffn) return false;
-  root.at("models").fault(unread, {"its matrices have no type here: say which they have, for instance " +
+  std::vector<std::string> details{"its matrices have no type here: say which they have, for instance " +
                                        argument_given("set", "precision.weights=fp8") +
                                        ", or in a scenario precision: {weights: fp8}",
-                                   fmt::format("types of weights: {}", fmt::join(kWeights, ", "))});
+                                   fmt::format("types of weights: {}", fmt::join(kWeights, ", "))};
+  if (const std::string own = started_unpriced(model, engine); !own.empty())
+    details.push_back(own + ": with other types it is another checkpoint that is priced");
+  root.at("models").fault(unread, std::move(details));
   return true;
 }
 

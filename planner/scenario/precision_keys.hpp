@@ -9,6 +9,10 @@
 #include "models/model/model.hpp"
 #include "planner/plan/precision.hpp"
 
+namespace shardline {
+struct EngineProfile;
+}
+
 namespace shardline::scenario_parts {
 
 /// What a scenario says of precision; nothing where a key is not given.
@@ -40,8 +44,9 @@ void check_parts(const Reader& precision, const std::vector<Model>& models);
 Precision precision_of(const PrecisionKeys& keys, const Model& model, const System& system);
 
 /// A fault where the file of `model` describes types that are not read and the keys do not say those of all
-/// its matrices. Returns whether there was one.
-bool check_unread(const PrecisionKeys& keys, const Model& model, const Reader& root);
+/// its matrices. Returns whether there was one. `engine`, which may be none, has nothing against the files.
+bool check_unread(const PrecisionKeys& keys, const Model& model, const EngineProfile* engine,
+                  const Reader& root);
 
 /// Faults, at the key or else at `mapping` (or `root` without one), for every arithmetic of `model` that the
 /// device has no unit for. Returns whether there were any.

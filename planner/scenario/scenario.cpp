@@ -55,7 +55,12 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
   // What a checkpoint is computed in is up to its engine.
   if (engine.unknown && !precision.says_math()) return;
   for (const Model& m : models) {
-    if (scenario_parts::check_unread(precision, m, root)) return;
+    if (engine.profile && m.checkpoint && !m.checkpoint->unread.empty()) {
+      Case c = make_case(m, system, Precision{}, 1, 1, Routing{});
+      c.engine = engine.profile;
+      if (scenario_parts::check_files(root, c)) return;
+    }
+    if (scenario_parts::check_unread(precision, m, engine.profile.get(), root)) return;
     if (engine.profile && !precision.faulty && !precision.says_math()) {
       Case c = make_case(m, system, scenario_parts::precision_of(precision, m, system), 1, 1, Routing{});
       c.engine = engine.profile;

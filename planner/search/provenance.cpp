@@ -10,6 +10,7 @@
 
 #include "models/model/hf_config.hpp"
 #include "planner/engines/checkpoints.hpp"
+#include "planner/engines/launchable.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/serving/acceptance.hpp"
@@ -196,8 +197,12 @@ std::vector<Diagnostic> model_notes(const Case& c) {
   std::vector<Diagnostic> out;
   if (!c.model.source.starts_with("Hugging Face configuration")) return out;
   for (const std::string& note : c.model.notes) out.push_back({{}, c.model.name + ": " + note, {}});
+  const std::string own = started_unpriced(c.model, c.engine.get());
   if (const std::string unread = unread_types(c.model); !unread.empty())
-    out.push_back({{}, unread + ", taken as the scenario's precision says", {}});
+    out.push_back({{},
+                   fmt::format("{}, taken as the scenario's precision says{}{}", unread,
+                               own.empty() ? "" : ", which is another checkpoint's: ", own),
+                   {}});
   return out;
 }
 

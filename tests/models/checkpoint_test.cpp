@@ -63,7 +63,7 @@ TEST(Checkpoint, NamesTheToolThatWroteIt) {
   EXPECT_EQ(method(R"({"quantization": {"quant_algo": "W4A16_AWQ"}})"), "modelopt");
   EXPECT_EQ(method(R"({"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 8,
       "type": "float"}}}})"),
-            "compressed-tensors");
+            "compressed-tensors/tensor");
 }
 
 // vLLM quantization/fp8.py: without blocks there is a scale per tensor, found while serving unless the scheme

@@ -25,14 +25,14 @@ const std::map<std::string, std::set<std::string>> kNotLookedFor = {
      {"MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM", "Qwen3_5ForCausalLM",
       "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
     {"sglang",
-     {"Ernie4_5ForCausalLM", "KimiK3ForConditionalGeneration", "MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM",
-      "Qwen3VLMoeForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
+     {"Ernie4_5ForCausalLM", "MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM",
+      "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
     {"trtllm",
-     {"DeepseekV4ForCausalLM", "KimiK3ForConditionalGeneration", "KimiLinearForCausalLM",
-      "MiniMaxM3ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3NextForCausalLM",
-      "Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration", "Qwen3_5ForCausalLM",
-      "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration",
-      "SeedOssForCausalLM", "Step3p5ForCausalLM", "Step3p7FlashForCausalLM"}},
+     {"DeepseekV4ForCausalLM", "KimiLinearForCausalLM", "MiniMaxM3ForCausalLM", "Qwen2MoeForCausalLM",
+      "Qwen3NextForCausalLM", "Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
+      "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM",
+      "Qwen3_5MoeForConditionalGeneration", "SeedOssForCausalLM", "Step3p5ForCausalLM",
+      "Step3p7FlashForCausalLM"}},
 };
 
 TEST(Architectures, EveryOneThatIsImportedWasLookedForInEveryEngine) {
@@ -109,7 +109,7 @@ TEST(Architectures, TodaysModelsAreKnownOrSaidNotToBe) {
         {"minimax-m2.5", yes},
         {"qwen3.5-397b-a17b", yes},
         {"nemotron-3-super-120b-a12b", yes},
-        {"kimi-k3", not_read},
+        {"kimi-k3", no},
         {"minimax-m3", not_read}}},
       {"trtllm",
        {{"deepseek-v3.2", yes},
@@ -118,7 +118,7 @@ TEST(Architectures, TodaysModelsAreKnownOrSaidNotToBe) {
         {"nemotron-3-super-120b-a12b", yes},
         {"mimo-v2-flash", no},
         {"deepseek-v4-pro", not_read},
-        {"kimi-k3", not_read}}}};
+        {"kimi-k3", no}}}};
   for (const LaunchRules* rules : launch_rules()) {
     const auto at = known.find(rules->engine);
     if (at == known.end()) continue;

@@ -69,13 +69,66 @@ constexpr const char* kUnread =
 
 // Whatever the engine, and with none: no type of the file's is known.
 TEST_F(ImportNotes, TypesThatAreNotReadAreAskedForAtTheirPlace) {
-  for (const char* engine : {"vllm", "trtllm", "ideal"}) {
+  for (const char* engine : {"vllm", "sglang", "ideal"}) {
     const std::string said = refusal(of(kUnread, engine));
     EXPECT_THAT(said, HasSubstr("not read: the method bitsandbytes at ")) << engine;
     EXPECT_THAT(said, HasSubstr("config.json:4:")) << engine;
     EXPECT_THAT(said, HasSubstr("--set precision.weights=fp8")) << engine;
   }
   EXPECT_EQ(refusal(of("")), "no error");
+  const char* const unpriced = "vLLM 0.24.0 reads these files, by kernels that nobody here has measured";
+  EXPECT_THAT(refusal(of(kUnread)), HasSubstr(unpriced));
+  EXPECT_THAT(refusal(of(kUnread, "ideal")), ::testing::Not(HasSubstr("reads these files")));
+}
+
+// An engine that has no reader for the files does not start them, whatever types stand in their place.
+TEST_F(ImportNotes, FilesThatTheEngineDoesNotReadAreRefusedWhateverTheirTypes) {
+  const auto file = [](const std::string& keys) {
+    return ",\n\"quantization_config\": {\"quant_method\": " + keys + "}";
+  };
+  const std::string int8 =
+      R"("compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"],
+"weights": {"num_bits": 8, "type": "int", "strategy": "channel"},
+"input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": true}}})";
+  struct Row {
+    std::string keys;
+    const char *engine, *reads;
+  };
+  for (const Row& row :
+       {Row{"\"bitsandbytes\"", "trtllm", "engine vllm (vLLM 0.24.0) or sglang (SGLang 0.5.14)"},
+        Row{"\"aqlm\"", "vllm", "no engine here reads these files"},
+        Row{"\"hqq\"", "sglang", "no engine here reads these files"},
+        Row{"\"gptq\", \"bits\": 3", "vllm", "engine sglang (SGLang 0.5.14), which reads"},
+        Row{"\"gptq\", \"bits\": 8", "trtllm", "engine vllm (vLLM 0.24.0) or sglang"},
+        Row{int8, "trtllm", "engine vllm (vLLM 0.24.0) or sglang"}}) {
+    SCOPED_TRACE(row.keys + " " + row.engine);
+    PlanQuestion q = of(file(row.keys), row.engine);
+    for (const bool overridden : {false, true}) {
+      if (overridden) q.settings = {"precision.weights=fp8"};
+      EXPECT_THAT(refusal(q), HasSubstr("does not start: files of "));
+      EXPECT_THAT(refusal(q), HasSubstr(row.reads));
+      EXPECT_THAT(refusal(q), HasSubstr("it reads files of some tools alone"));
+    }
+  }
+  for (const Row& row : {Row{"\"gptq\", \"bits\": 3", "sglang", ""}, Row{"\"gptq\", \"bits\": 8", "vllm", ""},
+                         Row{int8, "vllm", ""}, Row{int8, "sglang", ""}}) {
+    SCOPED_TRACE(row.keys + " " + row.engine);
+    PlanQuestion q = of(file(row.keys), row.engine);
+    EXPECT_THAT(refusal(q), HasSubstr("reads these files"));
+    q.settings = {"precision.weights=fp8"};
+    EXPECT_EQ(refusal(q), "no error");
+  }
+}
+
+// Of files that are read here: what other types a scenario says is no file that the engine could start.
+TEST_F(ImportNotes, AnOverrideDoesNotMakeAnEngineReadTheFiles) {
+  PlanQuestion q = of(",\n\"quantization_config\": {\"quant_method\": \"fbgemm_fp8\"}", "trtllm");
+  for (const bool overridden : {false, true}) {
+    if (overridden) q.settings = {"precision.weights=bf16"};
+    EXPECT_THAT(refusal(q), HasSubstr("in fp8_dynamic, as files of fbgemm_fp8 have them"));
+  }
+  q.engine = "vllm";
+  EXPECT_EQ(refusal(q), "no error");
 }
 
 TEST_F(ImportNotes, TypesThatTheScenarioSaysAreTakenAndSaid) {
@@ -83,6 +136,7 @@ TEST_F(ImportNotes, TypesThatTheScenarioSaysAreTakenAndSaid) {
   q.settings = {"precision.weights=fp8"};
   EXPECT_EQ(refusal(q), "no error");
   EXPECT_THAT(warnings(q), Contains(HasSubstr("the method bitsandbytes")));
+  EXPECT_THAT(warnings(q), Contains(HasSubstr("another checkpoint's: vLLM 0.24.0 reads these files")));
   const Study study = asked_plan(q, shipped_catalogs()).study;
   EXPECT_EQ(study.study.precision.of(Module::dense_ffn).weights, Dtype::fp8);
 }

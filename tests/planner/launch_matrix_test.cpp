@@ -163,6 +163,10 @@ void vllm_asserts(Engine& e) {
               e.is("--all2all-backend", "deepep_high_throughput"),
           "ubatching without DeepEP");
   e.wants(!e.is("--kv-cache-dtype", "nvfp4") || !latents, "nvfp4 of MLA");
+  e.wants(!e.is("--kv-cache-dtype", "nvfp4") || dcp == 1, "nvfp4 under dcp");
+  // triton_attn.py, TritonAttentionImpl.__init__.
+  for (const Attention& a : e.c.model.attentions)
+    e.wants(!a.sinks || !e.ampere() || !e.is("--kv-cache-dtype", "fp8"), "sinks over fp8 before SM89");
   // models/deepseek_v4/attention.py, _resolve_dsv4_kv_cache_dtype of FlashMLA.
   e.wants(!e.of("DeepseekV4ForCausalLM") || e.is("--kv-cache-dtype", "fp8"), "fp8_ds_mla of another type");
   e.wants(e.number("--max-num-batched-tokens", 0) >= e.number("--max-num-seqs"), "budget >= requests");

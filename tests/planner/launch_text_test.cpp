@@ -74,6 +74,17 @@ TEST(LaunchText, P20FewTokensOfAStepAreSaid) {
   EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=64", "vllm"), "serve.sh"), says_nothing);
 }
 
+// vLLM refuses files of a method that it will drop, unless it is told not to.
+TEST(LaunchText, P20DeprecatedFilesAreAllowed) {
+  Case c = typed("llama-3.1-405b", "h100-hgx", Dtype::fp8_dynamic, Dtype::bf16, 8192);
+  c.model.checkpoint = Checkpoint{};
+  for (const auto& [method, allows] : {std::pair("fbgemm_fp8", true), std::pair("fp8", false)}) {
+    c.model.checkpoint->method = method;
+    const std::string text = text_of(of(c, "tensor:tpa=8,tpf=8,batch=4", "vllm"), "serve.sh");
+    EXPECT_EQ(text.find("--allow-deprecated-quantization") != text.npos, allows) << method;
+  }
+}
+
 // Known facts of engines' versions.
 TEST(LaunchText, P20DecodeContextParallelism) {
   const std::string plan = "dcp:tpa=8,ep=8,batch=4,dcp=8";

@@ -65,11 +65,26 @@ struct Word {
   constexpr Word(const char (&text)[N]) { std::copy_n(text, N, letters); }
   char letters[N];
 };
-// A checkpoint in INT4 that a tool of this name wrote.
+// A checkpoint of one type that a tool of this name wrote, and in INT4.
+template <Word method, Dtype type>
+void files_of(Case& c) {
+  c.precision.weights = type;
+  c.precision.math = arithmetic_of(type);
+  Checkpoint files;
+  files.attention = files.out_proj = files.dense_ffn = files.experts = files.shared = type;
+  files.method = method.letters;
+  c.model.checkpoint = files;
+}
 template <Word method>
 void int4_of(Case& c) {
-  in_int4(c);
+  files_of<method, Dtype::int4>(c);
+}
+// gpt-oss's types in files of such a tool.
+template <Word method>
+void mxfp4_of(Case& c) {
+  c.precision.expert_weights = Dtype::mxfp4;
   c.model.checkpoint = Checkpoint{};
+  c.model.checkpoint->experts = {Dtype::mxfp4, Dtype::bf16};
   c.model.checkpoint->method = method.letters;
 }
 inline void in_w4a8(Case& c) { in_int4(c), c.precision.math = Dtype::fp8; }

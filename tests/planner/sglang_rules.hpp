@@ -67,7 +67,7 @@ inline const std::vector<RuleCase> kSglang{
      {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
      {kQwen, kH100, "tensor:tpa=8,ep=8", experts_in_blocks}},
     {"model", {kL70, kGb, "tensor:tpa=4,tpf=4", as_falcon}, {kL70, kGb, "tensor:tpa=4,tpf=4"}},
-    {"int4_files",
+    {"weight_files",
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"modelopt">},
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"gptq">}},
     {"context",
@@ -162,6 +162,9 @@ inline const std::vector<RuleCase> kSglang{
     {"nodes",
      {kL70, kGb, "pipeline:pp=2,tpa=6,tpf=6", twelves},
      {kL70, kGb, "pipeline:pp=3,tpa=4,tpf=4", twelves}},
+    {"nodes",  // two nodes of 8, of which each gets one stage of three
+     {kL70, kH100, "pipeline:pp=3,tpa=4,tpf=4", [](Case& c) { twelves(c), c.any_gpus = true; }},
+     {kL70, kH100, "pipeline:pp=2,tpa=6,tpf=6", [](Case& c) { twelves(c), c.any_gpus = true; }}},
     {"draft_model",
      {kM3, kGb, "tensor:tpa=4,ep=4,drafts=2", accepts_drafts},
      {kM3, kGb, "tensor:tpa=4,ep=4", accepts_drafts}},
