@@ -116,8 +116,8 @@ TEST(Unread, SwitchesMulticastAndTheHostsCostsAreNamedToo) {
   text += "runtime: {ring_step: 5 us, passes: {norm: 2}}\n";
   EXPECT_THAT(warnings(text, kInside), testing::ElementsAre("home-made.yaml:18: fabric.nvlink.switches",
                                                             "home-made.yaml:18: fabric.nvlink.multicast",
-                                                            "home-made.yaml:27: runtime.ring_step",
-                                                            "home-made.yaml:27: runtime.passes.norm"));
+                                                            "home-made.yaml:29: runtime.ring_step",
+                                                            "home-made.yaml:29: runtime.passes.norm"));
   const std::vector<Diagnostic> found = diagnostics(text, "tensor:tpa=64,tpf=64,batch=16");
   EXPECT_THAT(found.at(1).details, testing::ElementsAre(testing::HasSubstr("it counts")));
 }
