@@ -115,7 +115,7 @@ void declare(Arguments& a, VerifyOptions& o) {
 // Measured as peak resident memory (tests/golden/memory.py asks again), rounded up: of all strategies, whose
 // tensors are the same few thousand numbers whatever else is asked, and of what a thread keeps of them.
 MemoryNeed need_of_verification(int threads) {
-  constexpr double kProcess = 100e6, kThread = 15e6;
+  constexpr double kProcess = 110e6, kThread = 15e6;
   const std::size_t workers = thread_count(threads);
   return {Bytes(kProcess + kThread * static_cast<double>(workers)),
           fmt::format("tensors of all ranks on each of {} threads", workers), "fewer --threads"};

@@ -25,10 +25,10 @@ namespace {
 // the engine, critical path.
 constexpr double kTask = 420;
 // A chunk on a stage in trace.json: the event, its text, and the text of the file beside it.
-constexpr double kTracedChunk = 2000;
+constexpr double kTracedChunk = 2400;
 // A configuration that is kept: the point, what its time rests on, its row of all.csv and its dot in
 // pictures.
-constexpr double kKeptPoint = 1500;
+constexpr double kKeptPoint = 2500;
 // A plan that a search looks at: itself, blocks that are known of it, points of its own frontier.
 constexpr double kLookedAt = 1500;
 // Vectors grow by doubling: at worst the old half is there beside twice of what is needed, of which only what

@@ -16,7 +16,7 @@ inline constexpr long long kManyRounds = 1000;
 /// Bytes of the program with the calibrations of all frameworks of a system read, and its pictures; of each
 /// thread of a search, its evaluators and the systems of other frameworks. Measured as peak resident memory
 /// of g++ 12's build on x86-64 (tests/golden/memory.py asks again), rounded up.
-inline constexpr double kProcessBytes = 75e6, kSearcherBytes = 12e6;
+inline constexpr double kProcessBytes = 60e6, kSearcherBytes = 12e6;
 
 /// Rounds of a plan: chunks of its longest prefill; 1 where it has none.
 long long rounds_of(const Case& c, const Plan& plan);
