@@ -23,7 +23,7 @@ bool is_word(std::size_t symbol) {
 }  // namespace
 
 struct Expression::Reached {
-  explicit Reached(std::size_t steps) : seen(steps) {}
+  explicit Reached(std::size_t count) : seen(count) {}
   std::vector<bool> seen;
   std::vector<std::uint16_t> steps;
   bool match = false;
