@@ -17,17 +17,24 @@ inline Plan plan_of(const Case& c, const std::string& text) {
   return shardline::plan_of(c, SearchSpace{}, text);
 }
 
-/// f(op, how often it runs on one rank), of all attention blocks of a step.
+/// f(block, op, how often it runs on one rank), of a step.
 template <class F>
-void over_attention(const Case& c, const Plan& p, F f) {
+void over_step(const Case& c, const Plan& p, F f) {
   Schedule s;
   lower(s, c, p);
   const std::vector<double> times = executions(s);
   for (std::size_t b = 0; b < s.blocks.size(); ++b) {
     const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
-    if (std::string_view(block.name) != "attention") continue;
-    for (OpIndex i = block.first; i < block.last; ++i) f(s.ops[i], times[b]);
+    for (OpIndex i = block.first; i < block.last; ++i) f(block, s.ops[i], times[b]);
   }
+}
+
+/// f(op, how often it runs on one rank), of all attention blocks of a step.
+template <class F>
+void over_attention(const Case& c, const Plan& p, F f) {
+  over_step(c, p, [&](const Block& block, const Op& op, double times) {
+    if (std::string_view(block.name) == "attention") f(op, times);
+  });
 }
 
 inline bool near(double x, double y) { return std::abs(x - y) <= 1e-12 * std::abs(y); }

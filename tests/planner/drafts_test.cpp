@@ -20,6 +20,8 @@
 namespace shardline {
 namespace {
 
+using testing::near;
+using testing::over_step;
 using testing::plan_of;
 
 constexpr long long kContext = 10'000;
@@ -48,21 +50,13 @@ struct Sums {
 };
 
 Sums sums_of(const Case& c, const std::string& plan) {
-  Schedule s;
-  lower(s, c, plan_of(c, plan));
-  const std::vector<double> times = executions(s);
   Sums out;
-  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
-    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
-    for (OpIndex i = block.first; i < block.last; ++i) {
-      (is_gemm(s.ops[i].kind) ? out.products : out.attention) += times[b] * flops(s.ops[i]).value;
-      out.kv += times[b] * kv_bytes(s.ops[i]).value;
-    }
-  }
+  over_step(c, plan_of(c, plan), [&](const Block&, const Op& op, double times) {
+    (is_gemm(op.kind) ? out.products : out.attention) += times * flops(op).value;
+    out.kv += times * kv_bytes(op).value;
+  });
   return out;
 }
-
-bool near(double x, double y) { return std::abs(x - y) <= 1e-12 * std::abs(y); }
 
 // k drafts: the model over 1 + k tokens of a request; a module over as many, then k - 1 times over one; the
 // head over all that are verified, and once for each draft.

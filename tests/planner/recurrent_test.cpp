@@ -19,6 +19,7 @@
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "tests/planner/attention_ops.hpp"
+#include "tests/planner/priced_op.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -255,24 +256,6 @@ TEST(Recurrent, P30MoreRanksThanHeadsAreRefused) {
   ASSERT_TRUE(reason);
   EXPECT_EQ(*reason, "64 ranks share the layers with a state, which have 32 heads of values");
   EXPECT_FALSE(check_plan(c, plan_of(c, "helix:kvp=32,tpa=1,ep=32,value_up=after")));
-}
-
-struct Priced {
-  double seconds = 0;
-  Basis basis = Basis::none;
-  std::string kernel;
-};
-
-Priced priced(const Case& c, const std::string& plan, OpKind kind) {
-  Schedule s;
-  lower(s, c, plan_of(c, plan));
-  CostModel cost(c.system);
-  for (const Op& op : s.ops) {
-    if (op.kind != kind) continue;
-    const OpCost price = cost.price(op);
-    return {cost.time(op).value, price.basis, price.fit ? price.fit->name() : ""};
-  }
-  return {};
 }
 
 Case on_framework(Case c, const std::string& framework) {

@@ -20,6 +20,7 @@
 #include "planner/studies/service_knobs.hpp"
 #include "tests/planner/attention_ops.hpp"
 #include "tests/planner/launchable.hpp"
+#include "tests/planner/priced_op.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -72,22 +73,15 @@ struct Sums {
 
 // Over a step, as often as each block runs.
 Sums sums_of(const Case& c, const std::string& plan) {
-  Schedule s;
-  lower(s, c, plan_of(c, plan));
-  const std::vector<double> times = executions(s);
   Sums out;
-  for (std::size_t b = 0; b < s.blocks.size(); ++b) {
-    const Block& block = s.blocks[BlockIndex(static_cast<std::uint32_t>(b))];
-    for (OpIndex i = block.first; i < block.last; ++i) {
-      const Op& op = s.ops[i];
-      if (op.kind == OpKind::recur) out.state += times[b] * kv_bytes(op).value;
-      if (op.kind == OpKind::recur) out.flops += times[b] * flops(op).value;
-      if (op.kind == OpKind::convolve) out.rows += times[b] * kv_bytes(op).value;
-      if (std::string_view(op.name) != "accepted states") continue;
-      out.copied += times[b] * shape<ElementwiseShape>(op).bytes.value;
-      out.copies += static_cast<int>(times[b]);
-    }
-  }
+  over_step(c, plan_of(c, plan), [&](const Block&, const Op& op, double times) {
+    if (op.kind == OpKind::recur) out.state += times * kv_bytes(op).value;
+    if (op.kind == OpKind::recur) out.flops += times * flops(op).value;
+    if (op.kind == OpKind::convolve) out.rows += times * kv_bytes(op).value;
+    if (std::string_view(op.name) != "accepted states") return;
+    out.copied += times * shape<ElementwiseShape>(op).bytes.value;
+    out.copies += static_cast<int>(times);
+  });
   return out;
 }
 
@@ -170,25 +164,6 @@ TEST(StateDrafts, P29VllmsRequestsHaveAPlaceForEachToken) {
   };
   for (const int k : {0, 1, 3})
     EXPECT_PRED2(near, memory_use(c, plan_of(c, with(k))).kv.value, pages(k)) << k;
-}
-
-struct Priced {
-  double seconds = 0;
-  Basis basis = Basis::none;
-  std::string kernel;
-};
-
-Priced priced(const Case& c, const std::string& plan, OpKind kind) {
-  Schedule s;
-  lower(s, c, plan_of(c, plan));
-  CostModel cost(c.system);
-  for (const Op& op : s.ops) {
-    if (op.kind != kind) continue;
-    const OpCost price = cost.price(op);
-    EXPECT_LE(cost.floor(op), cost.time(op)) << describe(op);
-    return {cost.time(op).value, price.basis, price.fit ? price.fit->name() : ""};
-  }
-  return {};
 }
 
 // Measured of Kimi Delta Attention alone: of other rules extrapolated. Where the framework has no rows of

@@ -65,14 +65,31 @@ bool decay_of_wrong_token(Schedule& s, Random& random) {
   });
 }
 
-bool decay_twice(Schedule& s, Random& random) {
+namespace {
+
+// Other actions for those of an update of states at random: change(actions) says whether they are others.
+template <class Change>
+bool change_actions(Schedule& s, Random& random, Change change) {
   Dataflow& flow = *s.flow;
   return at_random(s.ops.size(), random, [&](std::size_t op) {
     if (op >= flow.ops.size() || s.ops[op].kind != OpKind::recur || flow.ops[op].actions == 0) return false;
-    // An addition before the update that writes logarithms onto themselves, twice as large.
     const OpFlow part = flow.ops[op];
     std::vector<Action> actions(flow.actions.begin() + part.first_action,
                                 flow.actions.begin() + part.first_action + part.actions);
+    if (!change(actions)) return false;
+    flow.ops[op].first_action = static_cast<std::uint32_t>(flow.actions.size());
+    flow.ops[op].actions = static_cast<std::uint32_t>(actions.size());
+    flow.actions.insert(flow.actions.end(), actions.begin(), actions.end());
+    return true;
+  });
+}
+
+}  // namespace
+
+bool decay_twice(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return change_actions(s, random, [&](std::vector<Action>& actions) {
+    // An addition before the update that writes logarithms onto themselves, twice as large.
     Action twice;
     twice.function = Function::add;
     twice.rank = actions.front().rank;
@@ -82,10 +99,7 @@ bool decay_twice(Schedule& s, Random& random) {
     twice.first_region = static_cast<std::uint32_t>(flow.regions.size());
     twice.regions = 3;
     flow.regions.insert(flow.regions.end(), 3, decays);
-    flow.ops[op].first_action = static_cast<std::uint32_t>(flow.actions.size());
-    flow.ops[op].actions = part.actions + 1;
-    flow.actions.push_back(twice);
-    flow.actions.insert(flow.actions.end(), actions.begin(), actions.end());
+    actions.insert(actions.begin(), twice);
     return true;
   });
 }
@@ -169,12 +183,8 @@ bool window_of_draft_forgotten(Schedule& s, Random& random) {
 
 bool state_written_twice(Schedule& s, Random& random) {
   Dataflow& flow = *s.flow;
-  return at_random(s.ops.size(), random, [&](std::size_t op) {
-    if (op >= flow.ops.size() || s.ops[op].kind != OpKind::recur || flow.ops[op].actions == 0) return false;
+  return change_actions(s, random, [&](std::vector<Action>& actions) {
     // The first action once more, from the state that it left.
-    const OpFlow part = flow.ops[op];
-    std::vector<Action> actions(flow.actions.begin() + part.first_action,
-                                flow.actions.begin() + part.first_action + part.actions);
     const std::span<const Region> first = flow.regions_of(actions.front());
     std::vector<Region> regions(first.begin(), first.end());
     const Region& left = regions[regions.size() - 2];
@@ -183,10 +193,7 @@ bool state_written_twice(Schedule& s, Random& random) {
     Action again = actions.front();
     again.first_region = static_cast<std::uint32_t>(flow.regions.size());
     flow.regions.insert(flow.regions.end(), regions.begin(), regions.end());
-    flow.ops[op].first_action = static_cast<std::uint32_t>(flow.actions.size());
-    flow.ops[op].actions = part.actions + 1;
-    flow.actions.insert(flow.actions.end(), actions.begin(), actions.end());
-    flow.actions.push_back(again);
+    actions.push_back(again);
     return true;
   });
 }
