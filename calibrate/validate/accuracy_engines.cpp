@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "calibrate/validate/accuracy.hpp"
+#include "calibrate/validate/served_fit.hpp"
 #include "calibrate/validate/served_tables.hpp"
 #include "planner/engines/profile.hpp"
 
@@ -88,7 +89,13 @@ std::string versions_text(const EngineProfile& p, const ServedDetails& details) 
 
 std::string few_users_text(const ServedBands& error) {
   for (const TtftBand& b : error.ttft_by_users) {
-    if (b.lengths == "any") return "";
+    if (b.lengths != "any") continue;
+    if (b.models.size() > 1) return "";
+    return fmt::format(
+        "\nAll TTFT of at most four users are of {}: with it left out nothing fits `path`, which stays at "
+        "the {:.0f} ms\n"
+        "that a fit begins with, and the errors above are of that.\n",
+        b.models.front(), 1e3 * kAssumedPath);
   }
   return "\nNo TTFT of at most four users was measured: `path` is assumed, and such a TTFT has no interval. "
          "Of "

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kNumbers = 3;
 using Numbers = std::array<double, kNumbers>;  // seconds: step, request, path
-constexpr Numbers kLeast{1e-7, 1e-8, 1e-4}, kMost{0.05, 1e-3, 1}, kStart{3e-4, 1e-5, 2e-2};
+constexpr Numbers kLeast{1e-7, 1e-8, 1e-4}, kMost{0.05, 1e-3, 1}, kStart{3e-4, 1e-5, kAssumedPath};
 constexpr double kOutlier = 0.15;  // relative error from which on a row counts only linearly
 
 // No engine's host does anything for a single token of a prompt: see fit_host().

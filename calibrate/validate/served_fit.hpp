@@ -12,6 +12,10 @@
 
 namespace shardline {
 
+/// Seconds of the request path that a fit begins with: where no row of few users has a TTFT, nothing moves
+/// it.
+inline constexpr double kAssumedPath = 2e-2;
+
 /// A row with the times of its steps by kernels alone.
 struct TimedRow {
   ServedRow row;
