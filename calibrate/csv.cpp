@@ -82,6 +82,16 @@ void CsvText::finish() {
   if (!faults_.empty()) throw UserError(std::move(faults_));
 }
 
+std::map<std::string_view, std::size_t> CsvText::places(std::size_t line,
+                                                        const std::vector<CsvCell>& header) {
+  std::map<std::string_view, std::size_t> out;
+  for (std::size_t i = 0; i < header.size(); ++i) {
+    if (!out.emplace(header[i].text, i).second)
+      fault(line, header[i], header[i].text, fmt::format("column {} stands twice", header[i].text));
+  }
+  return out;
+}
+
 std::optional<double> CsvText::number(std::size_t line, const CsvCell& c, std::string_view what) {
   double v = 0;
   const auto [end, error] = std::from_chars(c.text.data(), c.text.data() + c.text.size(), v);
@@ -91,12 +101,12 @@ std::optional<double> CsvText::number(std::size_t line, const CsvCell& c, std::s
 }
 
 std::optional<double> CsvText::integer(std::size_t line, const CsvCell& c, std::string_view what,
-                                       double lowest) {
+                                       double lowest, double highest) {
   const auto v = number(line, c, what);
-  if (!v || (*v >= lowest && *v <= kMostCount && *v == std::floor(*v))) return v;
+  if (!v || (*v >= lowest && *v <= highest && *v == std::floor(*v))) return v;
   fault(line, c, what,
         fmt::format("{}: expected an integer from {:.0f}{}, found {}", what, lowest,
-                    *v > kMostCount ? fmt::format(" to {:.0f}", kMostCount) : "", c.text));
+                    *v > highest ? fmt::format(" to {:.0f}", highest) : "", c.text));
   return std::nullopt;
 }
 

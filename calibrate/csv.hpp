@@ -1,6 +1,8 @@
 // Lines and cells of a table of measurements, and the faults found in them.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +21,9 @@ struct CsvCell {
 enum class CsvStyle : bool { plain, quotes };
 /// The cells of a line, separated by commas.
 std::vector<CsvCell> csv_cells(std::string_view line, CsvStyle style = CsvStyle::plain);
+
+/// No count of a kernel or a message is greater: tokens, rows and bytes (1 TiB) of what one GPU does at once.
+inline constexpr double kMostCount = 1099511627776.0;
 
 /// A text by lines, counted from 0. Faults are collected until finish().
 class CsvText {
@@ -39,10 +44,15 @@ class CsvText {
   /// Throws UserError with all faults, if there are any.
   void finish();
 
-  /// The cell's value: a finite number, an integer from `lowest`, a positive time. Without one there is a
-  /// fault that names `what`.
+  /// Where each column of a header stands, by its name. A name that stands twice is a fault: a reader would
+  /// take either.
+  std::map<std::string_view, std::size_t> places(std::size_t line, const std::vector<CsvCell>& header);
+
+  /// The cell's value: a finite number, an integer from `lowest` to `highest`, a positive time. Without one
+  /// there is a fault that names `what`.
   std::optional<double> number(std::size_t line, const CsvCell& cell, std::string_view what);
-  std::optional<double> integer(std::size_t line, const CsvCell& cell, std::string_view what, double lowest);
+  std::optional<double> integer(std::size_t line, const CsvCell& cell, std::string_view what, double lowest,
+                                double highest = kMostCount);
   std::optional<double> time(std::size_t line, const CsvCell& cell, std::string_view what);
 
  private:
@@ -50,8 +60,5 @@ class CsvText {
   std::vector<std::string_view> lines_;
   std::vector<Diagnostic> faults_;
 };
-
-/// No count of a kernel or a message is greater: tokens, rows and bytes (1 TiB) of what one GPU does at once.
-inline constexpr double kMostCount = 1099511627776.0;
 
 }  // namespace shardline

@@ -120,7 +120,7 @@ class PowerReader {
   bool find_columns(std::size_t line) {
     const std::vector<CsvCell> header = csv_cells(csv_.lines()[line]);
     width_ = header.size();
-    for (std::size_t i = 0; i < header.size(); ++i) place_[header[i].text] = i;
+    place_ = csv_.places(line, header);
     for (const Columns& c : tables()) {
       if (std::all_of(c.numbers.begin(), c.numbers.end(), [&](auto n) { return place_.contains(n); }))
         columns_ = &c;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -74,7 +75,9 @@ struct Cells {
   std::map<std::string, std::string> text;
   double number(const char* column, double otherwise = 0) const {
     const std::string& t = text.at(column);
-    return t.empty() ? otherwise : std::stod(t);
+    double v = otherwise;  // good_counts() has read it
+    std::from_chars(t.data(), t.data() + t.size(), v);
+    return v;
   }
   int count(const char* column) const { return static_cast<int>(number(column, 1)); }
 };
@@ -261,27 +264,30 @@ void add_row(ServedTable& out, const Cells& c, int line) {
   out.rows.push_back(std::move(r));
 }
 
+// No system or layout of a row has more GPUs, so that products of four parts are numbers still.
+constexpr double kMostGpus = 10000;
+
 // Whether a row's numbers are counts and times, and its GPUs those of its layout.
 bool good_counts(CsvText& csv, std::size_t line, const std::vector<CsvCell>& cells,
-                 const std::map<std::string, std::size_t>& at, const Cells& row) {
+                 const std::map<std::string_view, std::size_t>& at, const Cells& row) {
   bool good = true;
   const auto cell = [&](const char* column) -> const CsvCell& { return cells[at.at(column)]; };
   for (const auto& [column, least] :
-       {std::pair("isl_tokens", 1.0), std::pair("osl_tokens", 2.0), std::pair("concurrency", 1.0),
-        std::pair("gpus", 1.0), std::pair("tp", 1.0)})
+       {std::pair("isl_tokens", 1.0), std::pair("osl_tokens", 2.0), std::pair("concurrency", 1.0)})
     good = csv.integer(line, cell(column), column, least).has_value() && good;
-  for (const char* column : {"pp", "attn_dp", "moe_tp", "moe_ep"}) {
-    if (!row.text.at(column).empty()) good = csv.integer(line, cell(column), column, 1).has_value() && good;
+  for (const char* column : {"gpus", "tp", "pp", "attn_dp", "moe_tp", "moe_ep"}) {
+    const bool needed = column == std::string_view("gpus") || column == std::string_view("tp");
+    if (needed || !row.text.at(column).empty())
+      good = csv.integer(line, cell(column), column, 1, kMostGpus).has_value() && good;
   }
   good = csv.time(line, cell("tpot_ms"), "tpot_ms").has_value() && good;
   if (!row.text.at("ttft_ms").empty()) good = csv.time(line, cell("ttft_ms"), "ttft_ms").has_value() && good;
-  if (good && row.count("gpus") != row.count("tp") * row.count("pp") * row.count("attn_dp")) {
-    csv.fault(line, cell("gpus"), "gpus",
-              fmt::format("{} GPUs, but tp x pp x attn_dp is {}", row.count("gpus"),
-                          row.count("tp") * row.count("pp") * row.count("attn_dp")));
-    good = false;
-  }
-  return good;
+  if (!good) return false;
+  const double layout = row.number("tp", 1) * row.number("pp", 1) * row.number("attn_dp", 1);
+  if (row.number("gpus") == layout) return true;
+  csv.fault(line, cell("gpus"), "gpus",
+            fmt::format("{:.0f} GPUs, but tp x pp x attn_dp is {:.0f}", row.number("gpus"), layout));
+  return false;
 }
 
 }  // namespace
@@ -289,12 +295,12 @@ bool good_counts(CsvText& csv, std::size_t line, const std::vector<CsvCell>& cel
 ServedTable parse_served_rows(const std::string& name, const std::string& text) {
   CsvText csv(name, text);
   ServedTable out;
-  std::map<std::string, std::size_t> at;
+  std::map<std::string_view, std::size_t> at;
   for (std::size_t l = 0; l < csv.lines().size(); ++l) {
     if (csv.lines()[l].empty()) continue;
     const std::vector<CsvCell> cells = csv_cells(csv.lines()[l], CsvStyle::quotes);
     if (at.empty()) {
-      for (std::size_t i = 0; i < cells.size(); ++i) at.emplace(std::string(cells[i].text), i);
+      at = csv.places(l, cells);
       for (const char* column : kColumns) {
         if (!at.contains(column)) csv.fault(l, {"", 1}, column, fmt::format("no column {}", column));
       }

@@ -115,6 +115,12 @@ TEST(Power, F14FaultsHavePlaces) {
          {"g.csv:2:7", "bf17", "g.csv:3:5", "g.csv:4:12", "g.csv:5", "expected 7 cells", "g.csv:6:16"})
       EXPECT_THAT(e.what(), HasSubstr(text));
   }
+  EXPECT_THAT(
+      [] {
+        parse_power("t.csv", "m,m,n,k,dtype,power_w,power_limit_w,latency_us\n1,1,2,3,bf16,100,700,5\n",
+                    device());
+      },
+      ::testing::ThrowsMessage<UserError>(HasSubstr("t.csv:1:3: column m stands twice")));
   EXPECT_THROW(parse_power("e.csv", "", device()), UserError);
   EXPECT_THROW(parse_power("e.csv", "a,b,c\n1,2,3\n", device()), UserError);
 }

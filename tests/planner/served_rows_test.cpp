@@ -13,6 +13,7 @@ namespace shardline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(ServedRows, AreReadWithTheirLayoutsAndLengths) {
   const ServedTable t = parse_served_rows(
@@ -49,6 +50,23 @@ TEST(ServedRows, ThatSayNothingAreLeftOutWithAReason) {
   EXPECT_THAT(t.left_out[3].reason, HasSubstr("is no version"));
   EXPECT_EQ(t.left_out[0].engine, "trtllm");
   EXPECT_EQ(t.left_out[2].engine, "vllm");
+}
+
+// A header with a name twice has one name fewer than cells: of a row of as many cells as names, the last
+// column would be read from behind its end.
+TEST(ServedRows, OfColumnsThatStandTwiceAreRefused) {
+  const std::string cells =
+      "h200_sxm,deepseek-ai/DeepSeek-R1,fp8,trtllm,,8192,1024,64,8,8,1,1,8,1,4995,48.3,2025-11-02,a.csv\n";
+  EXPECT_THAT([&] { parse_served_rows("x.csv", std::string("system,") + kServedHeader + cells); },
+              ThrowsMessage<UserError>(HasSubstr("column system stands twice")));
+}
+
+// Products of the parts of a layout stay numbers.
+TEST(ServedRows, OfMoreGpusThanThereAreAreRefused) {
+  const std::string cells =
+      "h200_sxm,deepseek-ai/DeepSeek-R1,fp8,trtllm,,8192,1024,64,8,99999,99999,99999,8,1,4995,48.3,,a.csv\n";
+  EXPECT_THAT([&] { parse_served_rows("x.csv", kServedHeader + cells); },
+              ThrowsMessage<UserError>(HasSubstr("tp: expected an integer from 1 to 10000, found 99999")));
 }
 
 // Versions and scripts that differ from what profiles say, as their sources have it.
