@@ -19,7 +19,8 @@ namespace shardline::cli {
 /// file.
 class SweepJournal {
  public:
-  /// Reads what an interrupted run of the same question has left. `folder`: of the model;
+  /// Reads what an interrupted run of the same question has left, and says so of what one of another question
+  /// has left, which will be written over. `folder`: of the model;
   /// `question`: version, command line and model.
   SweepJournal(const std::filesystem::path& folder, const std::string& question);
   ~SweepJournal();

@@ -88,6 +88,24 @@ def kill(number, delay):
     return process.returncode, said
 
 
+def another_question():
+    """Other flags lose what was kept: that is said first, and nothing is lost yet within a second."""
+    at = os.path.join("out", journals()[0])
+    kept = open(at, "rb").read()
+    other = subprocess.Popen([BINARY, *COMMAND, "--ttft", "60 s"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
+    said = ""
+    while "of an interrupted sweep with another command" not in said:
+        line = other.stderr.readline()
+        if not line:
+            fail(f"another command says nothing of the journal: {said}")
+        said += line
+    other.send_signal(signal.SIGKILL)
+    other.communicate()
+    if open(at, "rb").read() != kept:
+        fail("another command wrote over the journal at once")
+
+
 def without_line(path, pattern):
     return re.sub(pattern, "", open(path, errors="surrogateescape").read())
 
@@ -130,6 +148,7 @@ def main():
                 break
         if code != 143 or "the same command goes on where it was" not in said:
             fail(f"exit {code} after SIGTERM: {said}")
+        another_question()
         resumed = run()
         if resumed.returncode != 0 or "went on behind" not in resumed.stderr:
             fail(f"not resumed: exit {resumed.returncode}: {resumed.stderr}")
