@@ -1,6 +1,8 @@
 // What every target of libFuzzer shares: a text is read, or refused by a UserError that says something.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -44,6 +46,18 @@ int read(const std::uint8_t* data, std::size_t size, Read read_text) {
     require(harmless_text(e.what()), "no control character reaches a terminal");
   }
   return 0;
+}
+
+/// Reads what was written of something that was read: a refusal of it breaks a law, where read() would let it
+/// pass as one of the input.
+template <class Read>
+auto read_back(const std::string& written, Read read_text) {
+  try {
+    return read_text(written);
+  } catch (const UserError& e) {
+    require(false, fmt::format("what was written is read: {}\n{}", e.what(), written).c_str());
+    throw;
+  }
 }
 
 }  // namespace shardline::fuzz
