@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "planner/requests/block_pool.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -111,63 +110,6 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
 void SglangScheduler::forget(Id id) {
   SL_CHECK(requests_[id].done, "only requests that are done are forgotten");
   requests_.forget(id);
-}
-
-// Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them. One
-// hash is enough for the pages of a block of text: they differ by their place in it.
-void SglangScheduler::extend_text(Request& r, std::size_t pages) {
-  constexpr std::uint64_t kOwn = std::uint64_t{1} << 63, kPlace = 0xbf58476d1ce4e5b9ULL;  // odd
-  std::size_t i = r.pages.size();
-  if (i >= pages) return;
-  r.pages.resize(pages);
-  const std::size_t parts = text_block_ / knobs_.page_size;
-  const std::size_t of_prompt = r.prompt / knobs_.page_size;
-  const std::size_t given = std::min({pages, of_prompt, parts * r.text.size()});
-  while (i < given) {
-    const std::size_t block = i / parts, end = std::min(given, (block + 1) * parts);
-    const BlockHash hash = chain_hash(r.text[block], 0);
-    for (; i < end; ++i) r.pages[i] = hash + kPlace * (i - block * parts);
-  }
-  const BlockHash own = chain_hash(kOwn | r.number, 0);
-  for (; i < pages; ++i) r.pages[i] = own + kPlace * i;
-}
-
-// common.py, evict_from_tree_cache: as many as are asked for, where fewer are free.
-void SglangScheduler::evict_for(std::uint64_t tokens) {
-  if (free_ * knobs_.page_size < tokens) free_ += tree_.evict(pages_of(tokens));
-}
-
-// The tree has the text up to so many tokens, whole pages, and the request uses it from there.
-void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
-  if (knobs_.disable_radix_cache) return;
-  Request& r = requests_[id];
-  const std::uint32_t whole = tokens / knobs_.page_size;
-  extend_text(r, whole);
-  const auto text = std::span(r.pages).first(whole);
-  const auto [node, twice] = tree_.insert(text);
-  free_ += twice - std::min<std::uint64_t>(twice, r.kept);
-  tree_.ask(node);  // cache_unfinished_req matches what it has inserted
-  tree_.unlock(r.node);
-  tree_.lock(node);
-  r.node = node;
-  r.kept = whole;
-}
-
-// Done: what was computed is in the tree, but for the row that is computed in vain.
-void SglangScheduler::leave(Request& r) {
-  const std::uint32_t held = pages_of(r.computed);
-  if (knobs_.disable_radix_cache) {
-    free_ += held;
-  } else {
-    const std::uint32_t whole = (r.prompt + r.answer - 1) / knobs_.page_size;
-    extend_text(r, whole);
-    const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole)).pages;
-    free_ += twice - std::min<std::uint64_t>(twice, r.kept);
-    free_ += held - whole;
-    tree_.unlock(r.node);
-  }
-  r.pages = {};
-  r.text = {};
 }
 
 // Who was in a step with prompts runs from then on.
