@@ -10,6 +10,7 @@
 namespace shardline {
 
 std::uint64_t SglangScheduler::pages_to_decode(std::span<const Id> ids) const {
+  if (drafts()) return pages_to_verify(ids);
   std::uint64_t pages = 0;
   for (const Id id : ids) pages += requests_[id].computed % knobs_.page_size == 0 ? 1 : 0;
   return pages;
@@ -26,6 +27,7 @@ DecidedStep& SglangScheduler::add_step() {
 
 // A row for each that runs; of who has all its tokens one in vain.
 void SglangScheduler::decode_all(DecidedStep& step) {
+  if (drafts()) return verify_all(step);
   evict_for(std::uint64_t{running_.size()} * knobs_.page_size);
   const std::uint64_t pages = pages_to_decode(running_);
   if (pages > free_ && role_ == PairRole::decodes) {
@@ -51,12 +53,12 @@ void SglangScheduler::decode_all(DecidedStep& step) {
 
 void SglangScheduler::release_retracted(Id id, std::size_t others) {
   Request& r = requests_[id];
-  free_ += pages_of(r.computed) - r.kept;
+  free_ += pages_of(held_tokens(r)) - r.kept;
   tree_.unlock(r.node);
   evict_for(std::uint64_t{others} * knobs_.retract_decode_steps);
   for (DecidedStep& step : steps_) std::erase_if(step.parts, [&](const auto& p) { return p.id == id; });
   r.generated = r.known();  // the token under way is lost
-  r.in_flight = r.computed = r.kept = 0;
+  r.in_flight = r.computed = r.allocated = r.kept = 0;
   --slots_;
   r.node = 0;
   ++r.preempted;
@@ -116,7 +118,7 @@ bool SglangScheduler::schedule_decodes() {
 }
 
 std::uint64_t SglangScheduler::steps_alike() const {
-  if (steps_.size() < depth()) return 1;
+  if (drafts() || steps_.size() < depth()) return 1;
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // Prompts are tried in every step unless nobody waits or somebody did not fit; that changes when one that
   // runs is done.

@@ -9,9 +9,10 @@
 
 namespace shardline {
 
-SglangScheduler::SglangScheduler(const SglangKnobs& knobs, PairRole role)
+SglangScheduler::SglangScheduler(const SglangKnobs& knobs, PairRole role, DraftLaw law)
     : knobs_(knobs),
       role_(role),
+      law_(std::move(law)),
       free_(knobs.max_total_tokens / std::max(1U, knobs.page_size)),
       ratio_from_(0) {
   SL_CHECK(knobs.page_size > 0 && knobs.max_running_requests > 0 && knobs.new_token_ratio_decay_steps > 0,
@@ -21,6 +22,10 @@ SglangScheduler::SglangScheduler(const SglangKnobs& knobs, PairRole role)
                     " is less than a page of " + std::to_string(knobs.page_size) + " tokens");
   }
   if (free_ == 0) throw UserError("the KV cache has room for no page");
+  SL_CHECK(role == PairRole::none || !drafts(), "engines of a pair have no drafts");
+  // arg_groups/speculative_hook.py, _handle_eagle_family: "Mixed chunked prefill is disabled".
+  if (drafts() && knobs.enable_mixed_chunk)
+    throw UserError("enable_mixed_chunk: SGLang turns it off where drafts are verified");
   ratio_from_ = first_ratio();
   // arg_groups/pd_disaggregation_hook.py: "KV cache is forced as chunk cache for decode server".
   if (role == PairRole::decodes) knobs_.disable_radix_cache = true;
@@ -89,6 +94,7 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
   r.prompt = static_cast<std::uint32_t>(request.input);
   r.answer = *answer;
   r.text = request.blocks;
+  r.stream = request.number;
   r.number = added_++;
   const std::uint64_t number = r.number;
   const Id id = requests_.add(std::move(r));
@@ -171,7 +177,7 @@ SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
   RadixTree::Match match{};
   if (!knobs_.disable_radix_cache) {
     // The last token is computed in any case: its logits are asked for.
-    const std::uint32_t whole = (r.fill - 1) / knobs_.page_size;
+    const std::uint32_t whole = text_pages(r.fill - 1);
     extend_text(r, whole);
     match = tree_.match(std::span(r.pages).first(whole));
   }
@@ -307,12 +313,16 @@ SglangScheduler::Ended SglangScheduler::finish_steps(std::uint64_t steps) {
   for (const DecidedStep::Part& p : step.parts) {
     if (!p.token) continue;
     Request& r = requests_[p.id];
-    r.in_flight -= static_cast<std::uint32_t>(steps);
+    if (drafts() && step.batch.prompts.empty())
+      end_verified(r);
+    else
+      r.in_flight -= static_cast<std::uint32_t>(steps);
     ended_.push_back(p.id);
     r.done = r.known() == r.answer;
     if (r.done && role_ == PairRole::prefills) {
       keep(p.id);
     } else if (r.done) {
+      if (drafts()) leave_next_step(p.id);
       leave(r);
       --live_;
       --slots_;
@@ -326,6 +336,7 @@ SglangScheduler::Ended SglangScheduler::finish_steps(std::uint64_t steps) {
     finished_ += static_cast<std::uint32_t>(std::erase_if(running_, done));
     if (last_prompts_ && std::erase_if(last_, done) > 0) last_fewer_ = true;
   }
+  if (drafts()) recount_next_step();
   return {ended_};
 }
 

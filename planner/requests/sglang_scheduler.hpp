@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/requests/decided_step.hpp"
+#include "planner/requests/draft_law.hpp"
 #include "planner/requests/radix_tree.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
@@ -56,22 +57,32 @@ struct SglangKnobs {
 /// With the overlap schedule two steps are decided at a time, without knowledge of what the one under way
 /// gives: who has its last token is a row of one more step, and who is retracted loses the token under way.
 ///
+/// With drafts [R17] a step verifies 1 + k tokens of each that decodes, and pages for twice as many are taken
+/// ahead of what is known to be accepted, whichever schedule it is. What a step yields is drawn when it ends;
+/// each is played, as none is known to be like the one before. A prompt never has requests that decode beside
+/// it.
+///
 /// Rules, read at commits near 0.5.14, none of which is its tag, and in annotated copies of unknown commits
 /// beside them: sgl-project/sglang, python/sglang/srt: managers/schedule_policy.py, `PrefillAdder`
 /// (add_one_req, add_chunked_req, _update_prefill_budget, budget_state) at 00550cd11b35;
 /// managers/scheduler.py, `event_loop_overlap`, `get_next_batch_to_run`,
 /// `_get_new_batch_prefill_raw` and `update_running_batch` at 0003215cf146; managers/schedule_batch.py,
 /// `retract_decode`, `check_decode_mem` and `release_req`; mem_cache/radix_cache.py, `cache_finished_req` and
-/// `cache_unfinished_req` at 006b0e3d317f.
-/// Not here: other policies than fcfs, speculative decoding, layers with windows or states, priorities,
-/// hierarchical caches, prefill delayers, `ignore_eos` without a cache.
+/// `cache_unfinished_req` at 006b0e3d317f; of drafts: speculative/eagle_info_v2.py, `prepare_for_decode`, and
+/// managers/utils.py, `get_alloc_len_per_decode`, at 006b0e3d317f.
+/// Not here: other policies than fcfs, drafts in trees or of other algorithms than EAGLE, layers with windows
+/// or states, priorities, hierarchical caches, prefill delayers, `ignore_eos` without a cache.
 class SglangScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
     std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them
-    std::uint32_t computed = 0;                  // tokens with KV, up to the step decided last
-    std::uint32_t fill = 0;  // tokens that its prompt had when it began: more if retracted
-    std::uint32_t kept = 0;  // pages of it that are in the tree and locked
+    std::uint32_t computed = 0;                  // tokens with KV, up to the step decided last; with drafts
+                                                 // those that are known to be accepted
+    std::uint32_t allocated = 0;  // tokens that pages are there for, of who decodes with drafts
+    std::uint32_t verified = 0;   // steps with drafts of it that have ended
+    std::uint64_t stream = 0;     // TraceRequest::number
+    std::uint32_t fill = 0;       // tokens that its prompt had when it began: more if retracted
+    std::uint32_t kept = 0;       // pages of it that are in the tree and locked
     bool began = false;
     std::uint32_t sent = 0;            // tokens of its prompt that went to the other engine
     bool fails = false;                // it will never have all from there
@@ -81,8 +92,9 @@ class SglangScheduler : public Scheduler {
     std::uint32_t known() const { return generated - in_flight; }
   };
 
-  /// Throws UserError where a step has room for no page.
-  explicit SglangScheduler(const SglangKnobs& knobs, PairRole role = PairRole::none);
+  /// Throws UserError where a step has room for no page, and where drafts and enable_mixed_chunk are asked
+  /// for. Engines of a pair have no drafts (checked).
+  explicit SglangScheduler(const SglangKnobs& knobs, PairRole role = PairRole::none, DraftLaw law = {});
 
   /// Refused, as the engine does, where the prompt is longer than context_length or the pool less 6 tokens;
   /// and where it would wait for ever, as its rest, its answer and a page are more than the pool. Its answer
@@ -134,6 +146,8 @@ class SglangScheduler : public Scheduler {
   double first_ratio() const;
   std::uint32_t pages_of(std::uint64_t tokens) const;
   std::uint32_t clipped(std::uint32_t tokens) const;
+  // Pages of a text of so many tokens that the tree may have.
+  std::uint32_t text_pages(std::uint32_t tokens) const;
   std::optional<std::uint32_t> answer_of(const TraceRequest& request) const;
   void extend_text(Request& r, std::size_t pages);
   void evict_for(std::uint64_t tokens);
@@ -155,6 +169,16 @@ class SglangScheduler : public Scheduler {
   void release_retracted(Id id, std::size_t others);
   void more_alike(std::uint32_t steps);
 
+  // With drafts, sglang_drafts.cpp.
+  bool drafts() const { return law_.drafts() > 0; }
+  void join_pages(Request& r, std::size_t from) const;
+  std::uint32_t held_tokens(const Request& r) const;
+  std::uint64_t pages_to_verify(std::span<const Id> ids) const;
+  void verify_all(DecidedStep& step);
+  void end_verified(Request& r) const;
+  void leave_next_step(Id id);
+  void recount_next_step();
+
   // Of pairs, sglang_pair.cpp. Of who prefills:
   void notice();
   void release_read();
@@ -173,6 +197,7 @@ class SglangScheduler : public Scheduler {
 
   SglangKnobs knobs_;
   const PairRole role_;
+  const DraftLaw law_;
   RadixTree tree_;
   std::uint64_t free_;  // pages
   RequestSlots<Request> requests_;

@@ -8,11 +8,31 @@
 
 namespace shardline {
 
+// With EAGLE and modules of multi-token prediction the tree compares pairs of neighbouring tokens
+// (mem_cache/radix_cache.py, RadixKey.is_bigram): the module's state at a token is of it and the next one.
+std::uint32_t SglangScheduler::text_pages(std::uint32_t tokens) const {
+  if (drafts()) tokens -= std::min(tokens, 1U);
+  return tokens / knobs_.page_size;
+}
+
+// A page of pairs ends with the first token of the next page: pages with equal tokens differ if that does.
+void SglangScheduler::join_pages(Request& r, std::size_t from) const {
+  constexpr std::uint64_t kOwn = std::uint64_t{1} << 62, kPlace = 0x94d049bb133111ebULL;  // odd
+  for (std::size_t i = from; i < r.pages.size(); ++i) {
+    const std::size_t next = (i + 1) * knobs_.page_size, block = next / text_block_;
+    const bool given = next < r.prompt && block < r.text.size();
+    const BlockHash token =
+        given ? chain_hash(r.text[block], next % text_block_) : chain_hash(kOwn | r.number, next);
+    r.pages[i] += kPlace * token;
+  }
+}
+
 // Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them. One
 // hash is enough for the pages of a block of text: they differ by their place in it.
 void SglangScheduler::extend_text(Request& r, std::size_t pages) {
   constexpr std::uint64_t kOwn = std::uint64_t{1} << 63, kPlace = 0xbf58476d1ce4e5b9ULL;  // odd
-  std::size_t i = r.pages.size();
+  const std::size_t had = r.pages.size();
+  std::size_t i = had;
   if (i >= pages) return;
   r.pages.resize(pages);
   const std::size_t parts = text_block_ / knobs_.page_size;
@@ -25,6 +45,7 @@ void SglangScheduler::extend_text(Request& r, std::size_t pages) {
   }
   const BlockHash own = chain_hash(kOwn | r.number, 0);
   for (; i < pages; ++i) r.pages[i] = own + kPlace * i;
+  if (drafts()) join_pages(r, had);
 }
 
 // common.py, evict_from_tree_cache: as many as are asked for, where fewer are free.
@@ -36,7 +57,7 @@ void SglangScheduler::evict_for(std::uint64_t tokens) {
 void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
   if (knobs_.disable_radix_cache) return;
   Request& r = requests_[id];
-  const std::uint32_t whole = tokens / knobs_.page_size;
+  const std::uint32_t whole = text_pages(tokens);
   extend_text(r, whole);
   const auto text = std::span(r.pages).first(whole);
   const auto [node, twice] = tree_.insert(text);
@@ -50,11 +71,12 @@ void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
 
 // Done: what was computed is in the tree, but for the row that is computed in vain.
 void SglangScheduler::leave(Request& r) {
-  const std::uint32_t held = pages_of(r.computed);
+  const std::uint32_t held = pages_of(held_tokens(r));
   if (knobs_.disable_radix_cache) {
     free_ += held;
   } else {
-    const std::uint32_t whole = (r.prompt + r.answer - 1) / knobs_.page_size;
+    // Drafts beyond the end of the answer were accepted, too.
+    const std::uint32_t whole = text_pages(drafts() ? r.computed : r.prompt + r.answer - 1);
     extend_text(r, whole);
     const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole)).pages;
     free_ += twice - std::min<std::uint64_t>(twice, r.kept);

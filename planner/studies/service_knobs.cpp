@@ -106,6 +106,10 @@ void of_one_group(SglangKnobs& knobs, std::uint32_t groups) {
   knobs.schedule_conservativeness *= 0.3;
 }
 
+// "Max running requests is reset to 48 for speculative decoding" of all groups together (arg_groups/
+// speculative_hook.py, `_handle_eagle_family`).
+constexpr std::uint32_t kSglangDrafting = 48;
+
 SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
                          long long mean_tokens, const KnobsGiven& given) {
   SglangKnobs knobs;
@@ -116,6 +120,7 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   knobs.page_size = architecture_of(device) == Architecture::blackwell ? 64 : 1;
   knobs.max_running_requests = knobs.context_length = knobs.max_total_tokens = 0;
   set_knobs(knobs, overrides, given);
+  if (plan[kDrafts] > 0 && knobs.max_running_requests == 0) knobs.max_running_requests = kSglangDrafting;
   if (plan.dp > 1) of_one_group(knobs, static_cast<std::uint32_t>(plan.dp));
   knobs.page_size = on_sharers(knobs.page_size, sharers_of(c, plan));
   if (knobs.max_total_tokens == 0) {
@@ -179,17 +184,17 @@ std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
   return std::nullopt;
 }
 
-// Schedulers of these engines are without drafts.
+// Schedulers that are without drafts.
 std::optional<std::string> no_play_of_drafts(const Case& c) {
   if (has_recurrence(c.model))
     return "its states are rolled back where a draft is rejected, and take 1 + drafts places each, which is "
            "not "
            "played yet: sweep and plan have such drafts on average";
-  if (same_engine(c.engine->name, "vllm")) return std::nullopt;
+  if (!same_engine(c.engine->name, "trtllm")) return std::nullopt;
   return fmt::format(
       "its drafts change what the scheduler of {} computes, which is not played yet: sweep and plan have "
-      "them on average, and {} plays them",
-      c.engine->title, argument_given("engine", "vllm"));
+      "them on average, and {} and {} play them",
+      c.engine->title, argument_given("engine", "vllm"), argument_given("engine", "sglang"));
 }
 
 }  // namespace
@@ -286,11 +291,12 @@ DraftLaw draft_law(const Case& c, const Plan& plan, std::uint64_t seed) {
 
 std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs, const DraftLaw& law) {
   if (law.drafts() > 0) {
-    const auto* k = std::get_if<VllmKnobs>(&knobs.of);
-    SL_CHECK(k != nullptr, "plans with drafts pass no_play()");
-    return std::make_unique<VllmDraftScheduler>(*k, law);
+    if (const auto* k = std::get_if<VllmKnobs>(&knobs.of))
+      return std::make_unique<VllmDraftScheduler>(*k, law);
+    SL_CHECK(std::holds_alternative<SglangKnobs>(knobs.of), "plans with drafts pass no_play()");
   }
-  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of)) return std::make_unique<SglangScheduler>(*k);
+  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
+    return std::make_unique<SglangScheduler>(*k, PairRole::none, law);
   if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k);
   return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of));
 }
@@ -366,6 +372,15 @@ Diagnostic unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
 std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const ServiceKnobs& knobs) {
   std::vector<Diagnostic> out;
   if (plan.batch != 1) out.push_back(unplayed_batch(plan, knobs));
+  const auto* sglang = std::get_if<SglangKnobs>(&knobs.of);
+  if (plan[kDrafts] > 0 && sglang != nullptr &&
+      sglang->max_running_requests == std::max(1U, kSglangDrafting / static_cast<std::uint32_t>(plan.dp)))
+    out.push_back(
+        {{},
+         fmt::format("SGLang decodes at most {} requests at once, of all attention groups together, "
+                     "where it verifies drafts, unless it is told otherwise",
+                     kSglangDrafting),
+         {argument_given("knob", "max_running_requests=256") + " tells it otherwise"}});
   const std::string off = not_ahead(knobs);
   if (!off.empty() && !waits_for_host(c, plan)) {
     const StepHost& host = c.system.host;

@@ -25,7 +25,9 @@ TEST(FirstDue, IsTheLeastAndOfEqualOnesTheFirst) {
       tree.set(which, Seconds(times[which]));
       const auto least = std::min_element(times.begin(), times.end());
       ASSERT_EQ(tree.time().value, *least);
-      if (*least < FirstDue::kNever) ASSERT_EQ(tree.which(), static_cast<std::size_t>(least - times.begin()));
+      if (*least < FirstDue::kNever) {
+        ASSERT_EQ(tree.which(), static_cast<std::size_t>(least - times.begin()));
+      }
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "planner/requests/vllm_scheduler.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
+#include "tests/planner/requests/draft_laws.hpp"
 #include "tests/planner/requests/group_play.hpp"
 
 namespace shardline {
@@ -87,16 +88,19 @@ Engine random_engine(RandomStream& random, std::uint64_t kind, std::size_t group
   return engine_of<TrtllmScheduler>(groups, GroupRouting::from_queue, knobs.max_batch_size, knobs);
 }
 
-// vLLM with drafts: the groups decide, and are told what was drawn, one by one.
-Engine drafting_engine(RandomStream& random, std::size_t groups) {
+// vLLM or SGLang with drafts: the groups decide, and are told what was drawn, one by one.
+Engine drafting_engine(RandomStream& random, std::size_t groups, bool sglang) {
   const VllmKnobs knobs = group_vllm(random);
-  std::vector<double> survival;
-  for (double all = 1; survival.size() < 3; all *= 0.8) survival.push_back(all * 0.8);
-  const DraftLaw law(survival, random.bits());
-  return {{groups, GroupRouting::fewest, 0}, [=] {
+  const SglangKnobs other = group_sglang(random, false);
+  const DraftLaw law = draft_law(3, 0.8, 1, random.bits());
+  return {{groups, sglang ? GroupRouting::in_turn : GroupRouting::fewest, 0}, [=] {
             Schedulers out;
-            for (std::size_t g = 0; g < groups; ++g)
-              out.push_back(std::make_unique<VllmDraftScheduler>(knobs, law));
+            for (std::size_t g = 0; g < groups; ++g) {
+              if (sglang)
+                out.push_back(std::make_unique<SglangScheduler>(other, PairRole::none, law));
+              else
+                out.push_back(std::make_unique<VllmDraftScheduler>(knobs, law));
+            }
             return out;
           }};
 }
@@ -191,10 +195,10 @@ TEST(GroupPlay, R10JumpsAreStepsAndTheSlowStepper) {
 TEST(GroupPlay, R16DraftsInGroupsAndTheSlowStepper) {
   const BentStepTimes times;
   std::uint64_t preemptions = 0, tokens = 0;
-  for (std::uint64_t seed = 0; seed < 200 && !::testing::Test::HasFatalFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 330 && !::testing::Test::HasFatalFailure(); ++seed) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "groups with drafts");
-    const Engine engine = drafting_engine(random, 2 + random.below(4));
+    const Engine engine = drafting_engine(random, 2 + random.below(4), seed % 5 < 2);
     auto requests = faster(random_requests(random, seed % 2 == 0 ? 200 : 1900), 1 << random.below(4));
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].number = i;
     const Schedulers quick = engine.make(), slow = engine.make();

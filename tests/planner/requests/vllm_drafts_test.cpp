@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/base/random.hpp"
+#include "tests/planner/requests/draft_laws.hpp"
 #include "tests/planner/requests/plain_drafts.hpp"
 #include "tests/planner/requests/random_play.hpp"
 #include "tests/planner/requests/random_vllm.hpp"
@@ -16,15 +17,6 @@
 
 namespace shardline {
 namespace {
-
-// Draft j is accepted, if all before it were, with probability p g^(j-1).
-std::vector<double> survival_of(double p, double g, int k) {
-  std::vector<double> out;
-  for (double all = 1; std::ssize(out) < k; p *= g) out.push_back(all *= p);
-  return out;
-}
-
-DraftLaw draft_law(int k, double p, double g, std::uint64_t seed = 1) { return {survival_of(p, g, k), seed}; }
 
 // Of each k tokens of a step P(A > j) is what the law says, to five standard errors of 200,000 draws; and
 // fewer drafts of a step are the first of all.
@@ -134,11 +126,6 @@ VllmKnobs draft_knobs(RandomStream& random) {
   k.num_gpu_blocks -= (k.max_model_len - 320) / k.block_size;
   k.max_model_len = 320;
   return k;
-}
-
-DraftLaw random_law(RandomStream& random) {
-  return draft_law(1 + static_cast<int>(random.below(7)), 0.3 + 0.7 * random.unit(),
-                   0.7 + 0.3 * random.unit(), random.bits());
 }
 
 // In which step each request is done, what was held over time, and all gaps between chunks.

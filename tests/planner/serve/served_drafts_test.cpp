@@ -1,4 +1,4 @@
-// Requests one by one on plans with drafts [R16]: whole steps, closed forms, and streams of their own.
+// Requests one by one on plans with drafts [R16] [R17]: whole steps, closed forms, and streams of their own.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 #include "planner/layers/drafts.hpp"
 #include "planner/requests/group_times.hpp"
 #include "planner/requests/play_requests.hpp"
+#include "planner/requests/sglang_scheduler.hpp"
 #include "planner/requests/vllm_drafts.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "planner/serving/plan_steps.hpp"
@@ -22,6 +23,7 @@
 #include "planner/studies/deployment.hpp"
 #include "planner/studies/deployment_bounds.hpp"
 #include "planner/studies/request_service.hpp"
+#include "planner/studies/service_knobs.hpp"
 #include "tests/planner/serve/served_line.hpp"
 
 namespace shardline {
@@ -107,23 +109,26 @@ TEST(ServedDrafts, R10GroupsWithDraftsAreLoweredAsOne) {
 // With nobody beside it, and all drafts accepted, a request takes its prompt's step and (O - 1) / (1 + k)
 // steps that decode, each four tokens further. The chunks are as many, and ITL is of them.
 TEST(ServedDrafts, R16ZeroLoadIsOneRequestAlone) {
-  const Study study = drafting_study("vllm", {1, 1});
-  ServiceQuestion q = question(study, kThree);
-  q.rate = 1e-3;
-  q.requests = 20;
-  q.output = 129;
-  const ServiceAnswer a = drafting_answer(study, q);
-  const PlanStepTimes times(study.study, q.plan, study.sweep().search.all_reduce);
-  const double prompt = times.lowered(prefill_batch({{0, 2048}})).value;
-  EXPECT_NEAR(mean_of(a, Latency::ttft), study.study.engine->host.path.value + prompt, 1e-9);
-  double decode = 0;
-  for (int i = 0; i < 32; ++i) decode += times.lowered({{{2048 + 4 * i, 1, 1}}, {}}).value;
-  EXPECT_NEAR(mean_of(a, Latency::tpot) / (decode / 128), 1, PlanStepTimes::kMostError);
-  EXPECT_NEAR(mean_of(a, Latency::itl) / (decode / 32), 1, PlanStepTimes::kMostError);
-  EXPECT_EQ(a.load.latencies[static_cast<std::size_t>(Latency::itl)].count, 20U * 32);
-  EXPECT_EQ(a.load.answered, 20U);
-  ASSERT_TRUE(a.accepted);
-  EXPECT_EQ(a.accepted->mean, 4);
+  for (const char* const engine : {"vllm", "sglang"}) {
+    SCOPED_TRACE(engine);
+    const Study study = drafting_study(engine, {1, 1});
+    ServiceQuestion q = question(study, kThree);
+    q.rate = 1e-3;
+    q.requests = 20;
+    q.output = 129;
+    const ServiceAnswer a = drafting_answer(study, q);
+    const PlanStepTimes times(study.study, q.plan, study.sweep().search.all_reduce);
+    const double prompt = times.lowered(prefill_batch({{0, 2048}})).value;
+    EXPECT_NEAR(mean_of(a, Latency::ttft), study.study.engine->host.path.value + prompt, 1e-9);
+    double decode = 0;
+    for (int i = 0; i < 32; ++i) decode += times.lowered({{{2048 + 4 * i, 1, 1}}, {}}).value;
+    EXPECT_NEAR(mean_of(a, Latency::tpot) / (decode / 128), 1, PlanStepTimes::kMostError);
+    EXPECT_NEAR(mean_of(a, Latency::itl) / (decode / 32), 1, PlanStepTimes::kMostError);
+    EXPECT_EQ(a.load.latencies[static_cast<std::size_t>(Latency::itl)].count, 20U * 32);
+    EXPECT_EQ(a.load.answered, 20U);
+    ASSERT_TRUE(a.accepted);
+    EXPECT_EQ(a.accepted->mean, 4);
+  }
 }
 
 // Steps that all take as long: an answer of n tokens takes 1 + E(n - 1) of them [P28], whoever is beside it.
@@ -135,36 +140,45 @@ TEST(ServedDrafts, P28AnswersTakeTheStepsOfTheirLaw) {
     for (const std::int64_t output : {2, 10, 77}) {
       SCOPED_TRACE(fmt::format("{} drafts, {} tokens", k, output));
       const AcceptedLength length = curve.at(k);
-      VllmDraftScheduler s({.max_model_len = 1024}, {length.survival, 3});
-      int left = 4000;
-      double sum = 0, squares = 0;
-      play_requests(
-          [&](TraceRequest& r) {
-            r = {Seconds(0), 8, output, {}};
-            return left-- > 0;
-          },
-          s, times, true,
-          [&](const AnsweredRequest& a) {
-            const double steps = (a.last - a.first).value;
-            sum += steps;
-            squares += steps * steps;
-          });
-      const double mean = sum / 4000, variance = squares / 4000 - mean * mean;
-      EXPECT_NEAR(mean, steps_of_answer(length, output - 1), 5 * std::sqrt(variance / 4000) + 1e-9);
+      VllmDraftScheduler vllm({.max_model_len = 1024}, {length.survival, 3});
+      // Its prompts go first: all of them in one step.
+      SglangScheduler sglang({.chunked_prefill_size = 65536,
+                              .max_prefill_tokens = 65536,
+                              .max_running_requests = 4096,
+                              .context_length = 1024,
+                              .max_total_tokens = 4'000'000},
+                             PairRole::none, {length.survival, 3});
+      for (Scheduler* const s : {static_cast<Scheduler*>(&vllm), static_cast<Scheduler*>(&sglang)}) {
+        int left = 4000;
+        double sum = 0, squares = 0;
+        play_requests(
+            [&](TraceRequest& r) {
+              r = {Seconds(0), 8, output, {}};
+              return left-- > 0;
+            },
+            *s, times, true,
+            [&](const AnsweredRequest& a) {
+              const double steps = (a.last - a.first).value;
+              sum += steps;
+              squares += steps * steps;
+            });
+        const double mean = sum / 4000, variance = squares / 4000 - mean * mean;
+        EXPECT_NEAR(mean, steps_of_answer(length, output - 1), 5 * std::sqrt(variance / 4000) + 1e-9);
+      }
     }
   }
 }
 
 // TPOT of a closed loop of users with answers of one length against the closed form of served plans [P29].
-TEST(ServedDrafts, P29TpotOfAClosedLoopIsThatOfTheClosedForm) {
-  const Study study = drafting_study();
+void tpot_is_that_of_the_closed_form(const std::string& engine) {
+  const Study study = drafting_study(engine);
   for (const int k : {1, 3, 7}) {
     for (const int users : {1, 8, 32}) {
-      SCOPED_TRACE(fmt::format("{} drafts, {} users", k, users));
+      SCOPED_TRACE(fmt::format("{}, {} drafts, {} users", engine, k, users));
       ServiceQuestion q = question(study, fmt::format("tensor:tpa=8,ep=8,drafts={}", k));
       q.rate = 0;
       q.users = users;
-      q.requests = static_cast<std::uint64_t>(40 * users);
+      q.requests = static_cast<std::uint64_t>(120 * users);
       q.output = 256;
       const ServiceAnswer a = drafting_answer(study, q);
       ServedWorkload load;
@@ -173,10 +187,15 @@ TEST(ServedDrafts, P29TpotOfAClosedLoopIsThatOfTheClosedForm) {
       load.users = users;
       ServedEvaluator e(study.study, study.sweep().search.all_reduce);
       const double closed = e.of(q.plan, load).served.tpot.value;
-      RecordProperty(fmt::format("k{}u{}", k, users), std::to_string(mean_of(a, Latency::tpot) / closed - 1));
-      EXPECT_NEAR(mean_of(a, Latency::tpot) / closed, 1, 0.05);
+      ::testing::Test::RecordProperty(fmt::format("{}k{}u{}", engine, k, users),
+                                      std::to_string(mean_of(a, Latency::tpot) / closed - 1));
+      EXPECT_NEAR(mean_of(a, Latency::tpot) / closed, 1, 0.03);
     }
   }
+}
+TEST(ServedDrafts, P29TpotOfAClosedLoopIsThatOfTheClosedForm) {
+  tpot_is_that_of_the_closed_form("vllm");
+  tpot_is_that_of_the_closed_form("sglang");
 }
 
 // What is drawn for a request does not depend on who else is there, on replicas or on what was played before.
@@ -217,9 +236,10 @@ TEST(ServedDrafts, P35WhatABoundRulesOutMisses) {
   const std::function<void(std::uint64_t, std::uint64_t)> step = [](std::uint64_t, std::uint64_t) {};
   int ruled_out = 0;
   double closest = 0;
-  for (int i = 0; i < 24; ++i) {
+  for (int i = 0; i < 40; ++i) {
     SCOPED_TRACE(i);
-    const Study study = drafting_study("vllm", i % 2 == 0 ? AcceptanceForm{1, 1} : AcceptanceForm{0.7, 0.9});
+    const Study study = drafting_study(i % 5 < 2 ? "sglang" : "vllm",
+                                       i % 2 == 0 ? AcceptanceForm{1, 1} : AcceptanceForm{0.7, 0.9});
     ServiceQuestion q = question(study, i % 3 == 0 ? "dp_ep:dp=8,ep=8,drafts=1" : kThree);
     q.requests = 120;
     q.input = i % 4 == 0 ? 300 : 3000;
@@ -284,14 +304,38 @@ TEST(ServedDrafts, P35PruningLeavesTheAnswer) {
 }
 
 TEST(ServedDrafts, WhatIsNotPlayedIsSaid) {
-  const Study vllm = drafting_study(), trtllm = drafting_study("trtllm");
+  const Study vllm = drafting_study(), sglang = drafting_study("sglang"), trtllm = drafting_study("trtllm");
   const Plan three = possible_plan(vllm, kThree);
   EXPECT_EQ(no_play(vllm.study, three), std::nullopt);
+  EXPECT_EQ(no_play(sglang.study, three), std::nullopt);
   EXPECT_EQ(no_play(vllm.study, possible_plan(vllm, "dp_ep:dp=8,ep=8,drafts=2")), std::nullopt);
   EXPECT_THAT(no_play(vllm.study, three, true).value_or(""), HasSubstr("drafts of a pair"));
   EXPECT_THAT(no_play(trtllm.study, three).value_or(""), HasSubstr("the scheduler of TensorRT-LLM"));
   EXPECT_THAT(no_pair({vllm.study, three}, {vllm.study, three}).value_or(""),
               HasSubstr("drafts of a pair of pools"));
+}
+
+// SGLang's 48 requests of all groups together, unless it is told otherwise; each note is of a play that it
+// caps.
+TEST(ServedDrafts, R17SglangDecodesFewRequestsWithDrafts) {
+  const Study study = drafting_study("sglang");
+  const auto knobs = [&](const char* plan, const std::vector<std::string>& given) {
+    return service_knobs(study.study, possible_plan(study, plan), given, 2304);
+  };
+  const auto notes = [&](const char* plan, const std::vector<std::string>& given) {
+    std::string out;
+    for (const Diagnostic& d : play_notes(study.study, possible_plan(study, plan), knobs(plan, given)))
+      out += d.what + "\n";
+    return out;
+  };
+  EXPECT_EQ(knobs(kThree, {}).requests(), 48U);
+  EXPECT_EQ(knobs("dp_ep:dp=8,ep=8,drafts=3", {}).requests(), 6U);
+  EXPECT_EQ(knobs(kThree, {"max_running_requests=256"}).requests(), 256U);
+  EXPECT_GT(knobs("tensor:tpa=8,ep=8", {}).requests(), 2000U);
+  EXPECT_THAT(notes(kThree, {}), HasSubstr("at most 48 requests at once"));
+  EXPECT_THAT(notes("dp_ep:dp=8,ep=8,drafts=3", {}), HasSubstr("at most 48 requests at once"));
+  EXPECT_EQ(notes(kThree, {"max_running_requests=256"}), "");
+  EXPECT_EQ(notes("tensor:tpa=8,ep=8", {}), "");
 }
 
 }  // namespace
