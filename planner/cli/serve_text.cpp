@@ -87,8 +87,7 @@ std::string engine_line(const Study& study, const ServiceKnobs& k) {
 namespace {
 
 // How many engines one replica is, and who comes to which.
-std::string groups_line(const ServiceKnobs& knobs, const Plan& plan) {
-  const ReplicaGroups groups = groups_of(knobs, plan);
+std::string groups_line(const ReplicaGroups& groups) {
   return fmt::format(
       "{} attention groups, each with that scheduler and KV; requests are dealt {}; a step takes as long as "
       "the slowest group's",
@@ -300,12 +299,14 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
                             q.prefill->replicas > 1 ? fmt::format(" x {} replicas", q.prefill->replicas) : "",
                             q.prefill->gpus() + q.plan.gpus() * q.replicas)) +
            line("its engine: " + engine_line(q.prefill->study(study), *a.prefill_knobs));
+  if (q.prefill && q.prefill->plan.dp > 1)
+    out += line(groups_line(pair_groups(q.prefill->plan, PairRole::prefills)));
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (q.prefill && std::holds_alternative<SglangKnobs>(a.knobs.of))
     out += line(sends_line(a.knobs, *a.prefill_knobs));
   if (a.accepted) out += line(drafts_line(a));
   if (!q.failures.empty()) out += line(failures_text(a));
-  if (plan.dp > 1) out += line(groups_line(a.knobs, plan));
+  if (plan.dp > 1) out += line(groups_line(groups_of(a.knobs, plan)));
   const Case& c = study.study;
   out += line(basis_text(c));
   if (q.prefill && q.prefill->on) out += other_system_lines(q.prefill->on->study, c, line);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "planner/requests/block_pool.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -16,6 +17,8 @@ std::string_view to_string(GroupRouting routing) {
       return "in turn";
     case GroupRouting::fewest:
       return "to the one with the fewest, those that wait counted four times";
+    case GroupRouting::by_room:
+      return "by the room that the router draws";
     case GroupRouting::from_queue:
       return "from one queue to groups with a place, to the one with the fewest tokens of prompts";
   }
@@ -53,6 +56,12 @@ GroupRouter::GroupRouter(GroupRouting routing, std::size_t groups) : routing_(ro
   counts_.resize(groups);
 }
 
+// Drawn at random by the router; here the same for whoever asks.
+std::uint64_t GroupRouter::room_of(std::uint64_t request) {
+  constexpr std::uint64_t kRooms = 0xd6e8feb86659fd93ULL;
+  return chain_hash(kRooms, request);
+}
+
 // Nothing has changed since what was said last.
 void GroupRouter::publish_up_to(Seconds time) {
   const double times = std::floor(time / kPublished);
@@ -68,9 +77,10 @@ void GroupRouter::hold(Seconds from, Seconds to, std::span<const Counts> counts)
   counts_.assign(counts.begin(), counts.end());
 }
 
-std::size_t GroupRouter::route(Seconds at) {
+std::size_t GroupRouter::route(Seconds at, std::uint64_t request) {
   const std::uint64_t number = routed_++;
   if (routing_ == GroupRouting::in_turn || groups_ == 1) return number % groups_;
+  if (routing_ == GroupRouting::by_room) return room_of(request) % groups_;
   SL_CHECK(routing_ == GroupRouting::fewest, "whose requests wait in one queue are not routed as they come");
   publish_up_to(at);
   const std::size_t server = number % groups_;

@@ -16,10 +16,13 @@ namespace shardline {
 /// `_handle_load_balance_method`, at 49e384ce9d). fewest: the group with the fewest requests, those that wait
 /// counted four times, as vLLM does (v1/engine/core_client.py, DPLBAsyncMPClient,
 /// `get_core_engine_for_request` at 68afd7889723).
-/// from_queue: they wait together for a place in some group, as TensorRT-LLM's do
+/// by_room: by what the router in front of a pair of SGLang's servers draws for it, as their servers for
+/// prompts deal them (load_balance_method follow_bootstrap_room, the default there; `bootstrap_room` modulo
+/// the groups: `follow_bootstrap_room_scheduler`). from_queue: they wait together for a place in some group,
+/// as TensorRT-LLM's do
 /// (_torch/pyexecutor/scheduler/adp_router.py, DefaultADPRouter at 62b8daa4b684, and py_executor.py,
 /// `_pop_from_waiting_queue`).
-enum class GroupRouting : std::uint8_t { in_turn, fewest, from_queue };
+enum class GroupRouting : std::uint8_t { in_turn, fewest, by_room, from_queue };
 std::string_view to_string(GroupRouting routing);
 
 /// What a replica is made of: so many attention groups, each with a scheduler, behind one barrier [R10].
@@ -43,7 +46,7 @@ struct Dealt {
 /// group with most had before. `groups` then have them.
 std::vector<Dealt> deal_together(std::span<const std::uint64_t> tokens, std::vector<GroupLoad>& groups);
 
-/// [R11] The router within one engine, of in_turn and fewest. Of `fewest`: there are as many API servers as
+/// [R11] The router within one engine, of all but from_queue. Of `fewest`: there are as many API servers as
 /// groups (entrypoints/cli/serve.py: api_server_count), which take requests in turn. Each knows what the
 /// coordinator published last, and what it sent itself since then: as many more that wait as there are
 /// servers. Counts are published every 100 ms, those of the end of the last step (v1/engine/coordinator.py,
@@ -60,8 +63,10 @@ class GroupRouter {
 
   /// Nothing changes from `from` to `to`, not before what was said so far (checked): each group has so many.
   void hold(Seconds from, Seconds to, std::span<const Counts> counts);
-  /// The group of a request that comes at `at`, within what was said last or at its end.
-  std::size_t route(Seconds at);
+  /// The group of a request that comes at `at`, within what was said last or at its end; `number`: its own
+  /// (TraceRequest::number), from which by_room draws.
+  std::size_t route(Seconds at, std::uint64_t number = 0);
+  static std::uint64_t room_of(std::uint64_t request);
 
  private:
   void publish_up_to(Seconds time);

@@ -16,37 +16,44 @@ PairPool::PairPool(const PlayedPool& of, ReplicaPool pool,
                    std::function<void(std::size_t, const AnsweredRequest&)> on_answer)
     : which(pool),
       times(*of.times),
+      groups(of.groups),
       answered(std::move(on_answer)),
-      router(of.router, of.schedulers.size()),
+      router(of.router, of.schedulers.size() / of.groups.count),
       schedulers(of.schedulers.size()),
       renewed(of.schedulers.size()),
-      engines(of.schedulers.size()),
-      ways(of.schedulers.size()),
-      past(of.schedulers.size()),
-      since(of.schedulers.size()),
-      ends(of.schedulers.size()),
-      arrivals(of.schedulers.size()),
-      begins(of.schedulers.size()),
-      coming_(of.schedulers.size()) {
-  for (std::size_t i = 0; i < of.schedulers.size(); ++i) start(i, of.schedulers[i].get(), Seconds(0));
+      engines(of.schedulers.size() / of.groups.count),
+      ways(engines.size()),
+      group_ways(of.schedulers.size()),
+      past(engines.size()),
+      since(engines.size()),
+      ends(engines.size()),
+      arrivals(engines.size()),
+      begins(engines.size()),
+      coming_(engines.size()) {
+  for (std::size_t i = 0; i < size(); ++i) {
+    std::vector<Scheduler*> own;
+    for (std::size_t g = 0; g < groups.count; ++g) own.push_back(of.schedulers[at(i, g)].get());
+    start(i, own, Seconds(0));
+  }
 }
 
-void PairPool::start(std::size_t i, Scheduler* scheduler, Seconds at) {
-  schedulers[i] = scheduler;
-  engines[i] = std::make_unique<PlayedEngine>(*scheduler, times, true,
+void PairPool::start(std::size_t i, const std::vector<Scheduler*>& of_groups, Seconds now) {
+  for (std::size_t g = 0; g < groups.count; ++g) schedulers[at(i, g)] = of_groups[g];
+  engines[i] = std::make_unique<PlayedEngine>(of_groups, groups, times, true,
                                               [this, i](const AnsweredRequest& a) { answered(i, a); });
-  engines[i]->wake(at);
-  since[i] = at;
+  engines[i]->wake(now);
+  since[i] = now;
 }
 
 void PairPool::end(std::size_t i) {
-  if (renewed[i] == nullptr)  // its first life
+  if (renewed[at(i, 0)] == nullptr)  // its first life
     past[i] = engines[i]->take_served();
   else
     merge(past[i], engines[i]->take_served());
   engines[i].reset();
   coming_[i].clear();
   ways[i].clear();
+  for (std::size_t g = 0; g < groups.count; ++g) group_ways[at(i, g)].clear();
   look(i);
 }
 
@@ -99,7 +106,7 @@ PairPlay::PairPlay(const PairParts& parts)
               [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
       max_local_prefill_(parts.decode.max_local_prefill),
       fixed_(parts.links.fixed),
-      links_(parts.links, prefill_.size(), decode_.size()),
+      links_(parts.links, prefill_.schedulers.size(), decode_.schedulers.size()),
       answered_(parts.answered),
       failures_(parts.failures) {
   plan_failures();
@@ -214,14 +221,16 @@ bool PairPlay::take(PairPool& pool, std::size_t i, PairWayId id) {
   const std::int64_t output = w.request.output;
   if (&pool == &prefill_) {
     w.request.output = 1;  // and the answer is thrown away, or goes with the cache
-    w.number = prefill_.ways[i].size();
     w.came = true;
-  } else {
-    w.number_to = decode_.ways[i].size();
   }
   const bool is_taken = pool.engines[i]->take(w.request, w.arrival.time);
   w.request.output = output;
   if (!is_taken) return false;
+  const std::size_t group = pool.engines[i]->taken_by();
+  std::vector<PairWayId>& there = pool.group_ways[pool.at(i, group)];
+  (&pool == &prefill_ ? w.group : w.group_to) = group;
+  (&pool == &prefill_ ? w.number : w.number_to) = there.size();
+  there.push_back(id);
   pool.ways[i].push_back(id);
   pool.router.took(i, static_cast<double>(w.request.input));
   return true;
@@ -250,17 +259,19 @@ void PairPlay::touch(PairPool& pool, std::size_t i, Seconds at) {
 }
 
 const std::vector<std::pair<PairWayId, std::uint32_t>>& PairPlay::take_reads(std::size_t i) {
-  reads_.clear();
   reading_.clear();
-  decode_.schedulers[i]->take_reads(reads_);
-  for (const Scheduler::Read& r : reads_) {
-    const PairWayId id = decode_.ways[i][r.number];
-    PairWay& w = ways_[id];
-    w.to = i;
-    w.reads = decode_.engines[i]->decided_at();
-    if (readers_.size() <= id) readers_.resize(id + 1);
-    readers_[id] = {i, r.id};
-    reading_.emplace_back(id, r.tokens);
+  for (std::size_t g = 0; g < decode_.groups.count; ++g) {
+    reads_.clear();
+    decode_.schedulers[decode_.at(i, g)]->take_reads(reads_);
+    for (const Scheduler::Read& r : reads_) {
+      const PairWayId id = decode_.group_ways[decode_.at(i, g)][r.number];
+      PairWay& w = ways_[id];
+      w.to = i;
+      w.reads = decode_.engines[i]->decided_at();
+      if (readers_.size() <= id) readers_.resize(id + 1);
+      readers_[id] = r.id;
+      reading_.emplace_back(id, r.tokens);
+    }
   }
   return reading_;
 }
@@ -269,7 +280,7 @@ void PairPlay::begin_transfer(Seconds at, PairWayId id, std::uint32_t tokens) {
   PairWay& w = ways_[id];
   ++w.flows;
   w.tokens += tokens;
-  links_.begin(at, w.from, w.to, tokens, id);
+  links_.begin(at, prefill_.at(w.from, w.group), decode_.at(w.to, w.group_to), tokens, id);
 }
 
 void PairPlay::end_transfer() {
@@ -285,19 +296,18 @@ void PairPlay::handed_over(PairWayId id, Seconds at) {
   PairWay& w = ways_[id];
   w.there = at;
   w.handed = true;
-  const auto [to, reader] = readers_[id];
-  touch(decode_, to, at);
-  decode_.schedulers[to]->has_read(reader);
-  decode_.wake(to, at);
-  release(w.from, w.number, at);
+  touch(decode_, w.to, at);
+  decode_.schedulers[decode_.at(w.to, w.group_to)]->has_read(readers_[id]);
+  decode_.wake(w.to, at);
+  release(w, at);
 }
 
-void PairPlay::release(std::size_t i, std::uint64_t number, Seconds at) {
-  touch(prefill_, i, at);
-  const PlayedEngine& from = *prefill_.engines[i];
+void PairPlay::release(const PairWay& way, Seconds at) {
+  touch(prefill_, way.from, at);
+  const PlayedEngine& from = *prefill_.engines[way.from];
   const bool at_once = (from.idle() || from.asleep()) && from.now() <= at;
-  prefill_.schedulers[i]->was_read(number, at_once);
-  prefill_.wake(i, at);
+  prefiller(way).was_read(way.number, at_once);
+  prefill_.wake(way.from, at);
 }
 
 void PairPlay::leave(std::size_t i, const AnsweredRequest& a) {
@@ -349,9 +359,10 @@ void PairPlay::finish() {
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
                   const std::function<void(std::uint64_t)>& step, const PairFailures& failures) {
-  SL_CHECK(!prefill.schedulers.empty() && !decode.schedulers.empty() && prefill.times != nullptr &&
-               decode.times != nullptr,
-           "each pool has replicas and times");
+  for (const PlayedPool* p : {&prefill, &decode})
+    SL_CHECK(!p->schedulers.empty() && p->times != nullptr && p->groups.count > 0 &&
+                 p->schedulers.size() % p->groups.count == 0,
+             "each pool has whole replicas, and times");
   const PairParts parts{prefill, decode, links, load, answered, failures};
   const CacheWay way = prefill.schedulers.front()->cache_way();
   SL_CHECK(way != CacheWay::none && way == decode.schedulers.front()->cache_way(),

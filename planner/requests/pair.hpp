@@ -12,9 +12,11 @@
 
 namespace shardline {
 
-/// One pool: as many schedulers as replicas, and their times.
+/// One pool: replicas and their times.
 struct PlayedPool {
+  /// Of each attention group of each replica, those of a replica one after another.
   std::vector<std::unique_ptr<Scheduler>> schedulers;
+  ReplicaGroups groups = {};  // [R18] of each replica
   const StepTimes* times = nullptr;
   Router router = Router::round_robin;
   /// Of the pool that decodes: tokens of prompts at most that it computes itself; 0: none.
@@ -22,7 +24,7 @@ struct PlayedPool {
 };
 
 /// [R15] Replicas of both pools that die, each of one in the order of time and none before the other's end,
-/// and a new scheduler for one that is back.
+/// and a new scheduler for each group of one that is back.
 struct PairFailures {
   std::vector<ReplicaFailure> all;
   std::function<std::unique_ptr<Scheduler>(ReplicaPool)> scheduler;
@@ -45,7 +47,7 @@ struct PairRun {
   RunQuantiles transfer;                 // until all of its cache is there
   RunQuantiles begin;                    // until its first token
   std::uint64_t tokens_read = 0;         // of caches that went over links, to who was answered with them
-  std::vector<double> sending, reading;  // seconds of full links, by replica
+  std::vector<double> sending, reading;  // seconds of full links, by replica and group
   /// [R14] Requests that waited, or kept their pages, for longer than kSent: SGLang gives them up.
   std::uint64_t given_up = 0;
   CacheWay way = CacheWay::none;
@@ -73,7 +75,8 @@ struct PairRun {
 /// [R12] Plays `requests` of them at most through both pools, to the end of the last. Schedulers are those of
 /// engines of pairs, of equal max_model_len: who is refused by one would be by both. Otherwise as
 /// play_cluster(), but nobody's stretch of steps is cut by what other engines do. [R14] Of engines that send
-/// prompts as they compute them to who has room for them, who is refused by one is answered by neither. [R15]
+/// prompts as they compute them to who has room for them, who is refused by one is answered by neither. [R18]
+/// Attention groups of a replica have caches and links of their own behind one barrier. [R15]
 /// Who loses a replica, or what was computed for it, begins anew at once, or waits until a replica of either
 /// pool is up.
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,

@@ -45,8 +45,12 @@ void PairPlay::happen(const Event& e) {
     go_down(pool, e.replica, e.time);
     return;
   }
-  pool.renewed[e.replica] = failures_.scheduler(pool.which);
-  pool.start(e.replica, pool.renewed[e.replica].get(), e.time);
+  std::vector<Scheduler*> own;
+  for (std::size_t g = 0; g < pool.groups.count; ++g) {
+    pool.renewed[pool.at(e.replica, g)] = failures_.scheduler(pool.which);
+    own.push_back(pool.renewed[pool.at(e.replica, g)].get());
+  }
+  pool.start(e.replica, own, e.time);
   let_die(pool, e.replica);
   pool.router.up(e.replica);
   for (PairWay& w : std::exchange(homeless_, {})) {
@@ -74,12 +78,15 @@ std::vector<PairWayId> PairPlay::ways_at(const PairPool& pool, std::size_t i) co
 
 void PairPlay::go_down(PairPool& pool, std::size_t i, Seconds at) {
   std::vector<std::uint64_t> cut;
-  for (const TransferLinks::Cut& c :
-       &pool == &prefill_ ? links_.cut_sender(at, i) : links_.cut_receiver(at, i)) {
-    PairWay& w = ways_[static_cast<PairWayId>(c.number)];
-    --w.flows;
-    w.cut += c.left;
-    cut.push_back(c.number);
+  for (std::size_t g = 0; g < pool.groups.count; ++g) {
+    const std::size_t end = pool.at(i, g);
+    for (const TransferLinks::Cut& c :
+         &pool == &prefill_ ? links_.cut_sender(at, end) : links_.cut_receiver(at, end)) {
+      PairWay& w = ways_[static_cast<PairWayId>(c.number)];
+      --w.flows;
+      w.cut += c.left;
+      cut.push_back(c.number);
+    }
   }
   std::sort(cut.begin(), cut.end());
   out_.cut_transfers +=

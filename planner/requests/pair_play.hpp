@@ -21,7 +21,8 @@ struct PairWay {
   TraceRequest request;
   Arrival arrival;
   std::size_t from = 0, to = 0;  // the replica that prefills it, unless the one that decodes does; that one
-  std::uint64_t number = 0, number_to = 0;  // at `from`, and at `to`
+  std::size_t group = 0, group_to = 0;      // [R18] of these, once it is there
+  std::uint64_t number = 0, number_to = 0;  // at these
   std::uint64_t place = 0;                  // among all requests, as they were sent first
   std::uint64_t serial = 0;                 // among all attempts, from 1 on; 0: forgotten
   Seconds prefilled, reads, there;
@@ -44,6 +45,8 @@ class PairPool {
   PairPool(const PlayedPool& of, ReplicaPool which,
            std::function<void(std::size_t, const AnsweredRequest&)> answered);
   std::size_t size() const { return engines.size(); }
+  /// A group of replica i among all.
+  std::size_t at(std::size_t i, std::size_t group) const { return i * groups.count + group; }
   bool up(std::size_t i) const { return engines[i] != nullptr; }
   /// Sees what is next at replica i after anything has happened there.
   void look(std::size_t i);
@@ -52,7 +55,7 @@ class PairPool {
     look(i);
   }
   /// [R15] Replica i has an empty engine; it is gone.
-  void start(std::size_t i, Scheduler* scheduler, Seconds at);
+  void start(std::size_t i, const std::vector<Scheduler*>& of_groups, Seconds at);
   void end(std::size_t i);
   /// Who comes to replica i, in the order of arrival; who does not any more.
   void come(std::size_t i, PairWayId id, Seconds arrival);
@@ -62,12 +65,14 @@ class PairPool {
 
   const ReplicaPool which;
   const StepTimes& times;
+  const ReplicaGroups groups;
   const std::function<void(std::size_t, const AnsweredRequest&)> answered;
   ReplicaRouter router;
-  std::vector<Scheduler*> schedulers;
+  std::vector<Scheduler*> schedulers;                  // by at()
   std::vector<std::unique_ptr<Scheduler>> renewed;     // of replicas that are back
   std::vector<std::unique_ptr<PlayedEngine>> engines;  // nullptr: down
   std::vector<std::vector<PairWayId>> ways;            // by replica and number there
+  std::vector<std::vector<PairWayId>> group_ways;      // by at() and number there
   std::vector<ServedRequests> past;                    // what replicas served before they died
   std::vector<Seconds> since;                          // when each began
   // By replica: a stretch ends, somebody comes (or ends a stretch by it), steps begin.
@@ -150,8 +155,9 @@ class PairPlay {
   void push(Seconds at, PairWayId id, Between::Kind kind, std::uint32_t tokens = 0, bool last = false) {
     between_.push({at, ordered_++, id, ways_[id].serial, kind, tokens, last});
   }
-  /// Replica i that prefilled is told that the request of a number was read, or never will be.
-  void release(std::size_t i, std::uint64_t number, Seconds at);
+  /// The replica that prefilled it is told that a request was read, or never will be.
+  void release(const PairWay& way, Seconds at);
+  Scheduler& prefiller(const PairWay& w) { return *prefill_.schedulers[prefill_.at(w.from, w.group)]; }
   PairWayId add(PairWay&& way);
   /// An attempt ends, answered or not: its tokens are counted.
   void forget(PairWayId id, bool answered = false);
@@ -168,7 +174,7 @@ class PairPlay {
   TransferLinks links_;
   RequestSlots<PairWay> ways_;
   std::priority_queue<Between, std::vector<Between>, std::greater<>> between_;
-  std::vector<std::pair<std::size_t, Scheduler::Id>> readers_;  // by way
+  std::vector<Scheduler::Id> readers_;  // by way, in the group that it is to be answered by
   bool more_ = true;
   PairRun out_;
 

@@ -60,11 +60,14 @@ class ReadingPair : public PairPlay {
       else
         begin_transfer(w.reads, id, tokens);
     }
-    failed_.clear();
-    decode_.schedulers[i]->take_failed(failed_);
     const PlayedEngine& e = *decode_.engines[i];
-    for (const Scheduler::Failed& f : failed_)
-      push(f.at_once ? e.decided_at() : e.now(), decode_.ways[i][f.number], Between::Kind::again);
+    for (std::size_t g = 0; g < decode_.groups.count; ++g) {
+      failed_.clear();
+      decode_.schedulers[decode_.at(i, g)]->take_failed(failed_);
+      for (const Scheduler::Failed& f : failed_)
+        push(f.at_once ? e.decided_at() : e.now(), decode_.group_ways[decode_.at(i, g)][f.number],
+             Between::Kind::again);
+    }
   }
 
   void note_parts(const PairWay& way, Seconds first) override {
@@ -82,10 +85,9 @@ class ReadingPair : public PairPlay {
     w.tokens = 0;
     w.cut = 0;
     w.there = at;
-    const auto [to, reader] = readers_[id];
-    touch(decode_, to, at);
-    const bool here = decode_.schedulers[to]->read_fails(reader);
-    decode_.wake(to, at);
+    touch(decode_, w.to, at);
+    const bool here = decode_.schedulers[decode_.at(w.to, w.group_to)]->read_fails(readers_[id]);
+    decode_.wake(w.to, at);
     if (here) ++out_.recomputed;
   }
 
@@ -131,7 +133,7 @@ class ReadingPair : public PairPlay {
 
   void free_lost(PairWayId id, Seconds now) override {
     const PairWay& w = ways_[id];
-    if (!w.cache_gone) release(w.from, w.number, now);
+    if (!w.cache_gone) release(w, now);
     forget(id);
   }
 

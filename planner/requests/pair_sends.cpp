@@ -25,8 +25,8 @@ class SendingPair : public PairPlay {
     TraceRequest prompt = way.request;
     prompt.output = 1;
     const std::size_t from = way.from, to = way.to;
-    const bool answers = decode_.schedulers[to]->takes(way.request);
-    const bool computes = prefill_.schedulers[from]->takes(prompt);
+    const bool answers = decode_.schedulers[decode_.at(to, 0)]->takes(way.request);  // groups are alike
+    const bool computes = prefill_.schedulers[prefill_.at(from, 0)]->takes(prompt);
     way.at_decode = true;
     way.one_sided = !answers || !computes;
     const Seconds arrival = way.request.arrival;
@@ -74,16 +74,18 @@ class SendingPair : public PairPlay {
   void tell_room(PairWayId id, Seconds at) {
     const PairWay& w = ways_[id];
     touch(prefill_, w.from, at);
-    prefill_.schedulers[w.from]->has_room(w.number);
+    prefiller(w).has_room(w.number);
     prefill_.wake(w.from, at);
   }
 
   void queue_sent(std::size_t i) {
-    sent_.clear();
-    prefill_.schedulers[i]->take_sent(sent_);
     const Seconds at = prefill_.engines[i]->now();  // the end of the step that computed it
-    for (const Scheduler::Sent& s : sent_)
-      push(at, prefill_.ways[i][s.number], Between::Kind::hand_off, s.tokens, s.last);
+    for (std::size_t g = 0; g < prefill_.groups.count; ++g) {
+      sent_.clear();
+      prefill_.schedulers[prefill_.at(i, g)]->take_sent(sent_);
+      for (const Scheduler::Sent& s : sent_)
+        push(at, prefill_.group_ways[prefill_.at(i, g)][s.number], Between::Kind::hand_off, s.tokens, s.last);
+    }
   }
 
   void note_parts(const PairWay& way, Seconds first) override {
@@ -145,7 +147,7 @@ class SendingPair : public PairPlay {
     if (!w.room) {
       if (w.came) {
         touch(prefill_, w.from, now);
-        prefill_.schedulers[w.from]->lose_room(w.number);
+        prefiller(w).lose_room(w.number);
         prefill_.look(w.from);
         prefill_.router.answers(w.from, static_cast<double>(w.request.input), now);
       } else {
@@ -163,12 +165,12 @@ class SendingPair : public PairPlay {
   void free_lost(PairWayId id, Seconds now) override {
     const PairWay& w = ways_[id];
     if (!w.cache_gone) {
-      release(w.from, w.number, now);
+      release(w, now);
     } else if (decode_.comes(w.to, id)) {
       decode_.stay(w.to, id);
     } else {
       touch(decode_, w.to, now);
-      decode_.schedulers[w.to]->give_up(w.number_to);
+      decode_.schedulers[decode_.at(w.to, w.group_to)]->give_up(w.number_to);
       decode_.wake(w.to, now);
       decode_.router.answers(w.to, static_cast<double>(w.request.input), now);
     }

@@ -91,11 +91,13 @@ bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
     // An engine with nothing to do looks for it all the time: no group is still to learn of its last step
     // when others begin the next.
     if (groups_.size() > 1) decide();
+    SL_CHECK(steps_.empty(), "an engine with nothing to do decides nothing");
   }
   wake(request.arrival);
   const bool queued = rule_.routing == GroupRouting::from_queue;
-  const bool taken = queued ? groups_.front().scheduler->takes(request)
-                            : give(groups_[router_.route(request.arrival)], request, came, taken_);
+  if (!queued) taken_by_ = router_.route(request.arrival, request.number);
+  const bool taken =
+      queued ? groups_.front().scheduler->takes(request) : give(groups_[taken_by_], request, came, taken_);
   if (!taken) {
     ++out_.refused;
     return false;
@@ -149,8 +151,12 @@ void PlayedEngine::decide() {
       works_.push_back(g.scheduler->schedule() ? 1 : 0);
       take_firsts(g);
     }
-    if (std::count(works_.begin(), works_.end(), 1) == 0) return;
-    steps_.push_back(std::move(works_));
+    if (std::count(works_.begin(), works_.end(), 1) > 0) {
+      steps_.push_back(std::move(works_));
+      continue;
+    }
+    const auto again = [](const Group& g) { return g.scheduler->decides_again(); };
+    if (!steps_.empty() || std::none_of(groups_.begin(), groups_.end(), again)) return;
   }
 }
 

@@ -82,6 +82,8 @@ class PlayedEngine {
   /// A request reaches the engine at request.arrival, at most now() unless idle() or asleep() (checked), and
   /// was sent at `came`. False where it is refused, which is counted.
   bool take(const TraceRequest& request, Seconds came);
+  /// The group that the last one who was taken went to, of requests that do not wait in front of groups.
+  std::size_t taken_by() const { return taken_by_; }
   /// Plays the next event of an engine that is not idle: steps that are alike, as many as begin before
   /// `until`. An engine in which everybody lost its blocks decides again.
   void play(Seconds until);
@@ -155,6 +157,7 @@ class PlayedEngine {
   std::vector<GroupRouter::Counts> counts_;
   std::vector<Scheduler::Id> firsts_;
   std::uint64_t taken_ = 0;
+  std::size_t taken_by_ = 0;
   Seconds now_, decided_at_;
   bool asleep_ = false, dead_ = false;
   Seconds dies_{std::numeric_limits<double>::infinity()};

@@ -86,6 +86,9 @@ class Scheduler {
   virtual std::size_t decided() const = 0;
   /// Decides the next step, fewer than depth() being decided (checked); false if there is nothing to do.
   virtual bool schedule() = 0;
+  /// [R18] Nothing was decided, but something has changed for what is decided next: an engine of which no
+  /// group has anything to compute decides again at once, others with their next step.
+  virtual bool decides_again() const { return false; }
   /// The first step that is decided and has not ended. There is one (checked).
   virtual const StepBatch& front() const = 0;
   /// How many steps, from front() on, are sure to be alike if nobody comes; at least 1.

@@ -134,19 +134,17 @@ void SglangScheduler::drop_failed(bool with_pages) {
 }
 
 // process_decode_queue, then get_next_disagg_decode_batch_to_run. While somebody who lost its pages waits for
-// them nothing else goes on, not even the look for caches that have come.
+// them nothing else goes on, not even the look for caches that have come. With nothing to wait for the loop
+// goes round at once (decides_again()).
 bool SglangScheduler::schedule_answers() {
-  do {
-    changed_ = !gone_.empty();  // they are counted now and not when the next step is decided
-    resume_lost();
-    if (lost_.empty()) {
-      give_room();
-      look_for_read();
-    }
-    begin_read();
-    if (schedule_decodes()) return true;
-  } while (changed_ && steps_.empty());  // with nothing to wait for the loop goes round at once
-  return false;
+  changed_ = !gone_.empty();  // they are counted now and not when the next step is decided
+  resume_lost();
+  if (lost_.empty()) {
+    give_room();
+    look_for_read();
+  }
+  begin_read();
+  return schedule_decodes();
 }
 
 std::size_t SglangScheduler::places() const {

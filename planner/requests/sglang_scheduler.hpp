@@ -106,6 +106,7 @@ class SglangScheduler : public Scheduler {
   std::size_t decided() const override { return steps_.size(); }
   /// Throws UserError where a prompt that was begun finds no page: the engine ends with an error there.
   bool schedule() override;
+  bool decides_again() const override { return role_ == PairRole::decodes && changed_ && steps_.empty(); }
   const StepBatch& front() const override;
   std::uint64_t steps_alike() const override;
   Ended finish_steps(std::uint64_t steps = 1) override;

@@ -48,8 +48,8 @@ class RequestService::Plays {
       pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
                                            PairPools::Known{});
     q_.requests = requests_played(q_, trace_);
-    const int replicas = q_.replicas * q_.plan.dp + (q_.prefill ? q_.prefill->replicas : 0);
-    require_memory(need_of_requests(q_.requests, q_.users, replicas, blocks_kept()));
+    const int groups = q_.replicas * q_.plan.dp + (q_.prefill ? q_.prefill->groups() : 0);
+    require_memory(need_of_requests(q_.requests, q_.users, groups, blocks_kept()));
   }
 
   ServiceAnswer answer() {

@@ -55,6 +55,11 @@ Case half_of_pair(const Case& c) {
   return half;
 }
 
+ReplicaGroups pair_groups(const Plan& plan, PairRole role) {
+  const auto count = static_cast<std::size_t>(plan.dp);
+  return {count, role == PairRole::prefills && count > 1 ? GroupRouting::by_room : GroupRouting::in_turn};
+}
+
 std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_both) {
   std::vector<std::string> out;
   std::copy_if(of_both.begin(), of_both.end(), std::back_inserter(out), [](const std::string& text) {
@@ -105,9 +110,11 @@ TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode,
   TransferRates out;
   out.token = std::max(Seconds(0), (whole - part) * (1.0 / static_cast<double>(most - half)));
   out.fixed = std::max(Seconds(0), whole - out.token * static_cast<double>(most));
-  const double smaller = std::min(from.gpus(), to.gpus());
-  out.senders = from.gpus() / smaller;
-  out.receivers = to.gpus() / smaller;
+  // A request's cache is on the GPUs of one attention group, whose links are its own.
+  const double senders = from.gpus() / from.dp, receivers = to.gpus() / to.dp;
+  const double smaller = std::min(senders, receivers);
+  out.senders = senders / smaller;
+  out.receivers = receivers / smaller;
   return out;
 }
 
@@ -121,9 +128,10 @@ std::optional<std::string> no_pair(const PairServer& from, const PairServer& to)
     return "pairs of pools are played under the rules of vLLM's connector and of SGLang's disaggregation, "
            "those of TensorRT-LLM are not built yet: " +
            argument_given("engine", "vllm") + " or " + argument_given("engine", "sglang");
-  if (prefill.dp > 1 || decode.dp > 1)
-    return "replicas of a pair with several attention groups are not played yet: a plan with DP1, and more "
-           "replicas of it";
+  if ((prefill.dp > 1 || decode.dp > 1) && !halves_apart(c))
+    return "attention groups of a pair run steps of nothing under vLLM while all of them wait for caches, "
+           "which is not played yet: a plan with DP1, and more replicas of it, or " +
+           argument_given("engine", "sglang");
   if (prefill[kDrafts] > 0 || decode[kDrafts] > 0)
     return "drafts of a pair of pools are not played yet: sweep has them on average; plans without, or "
            "without " +
@@ -169,7 +177,7 @@ void require_noticed(const Case& c, const ServiceKnobs& decode, const std::vecto
 
 PairPools::PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode,
                      ServiceKnobs& knobs, long long mean, long long prompt, const Known& known)
-    : question_(question), times_(known.times) {
+    : question_(question), decode_plan_(decode), times_(known.times) {
   const Study& prompts = question.study(study);
   const Case& c = prompts.study;
   const PairServer from{c, question.plan}, to{study.study, decode};
@@ -212,8 +220,12 @@ PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router rout
                         const std::function<void(std::uint64_t)>& step,
                         const std::vector<ReplicaFailure>& failures) const {
   PlayedPool prefill, decode;
-  for (int i = 0; i < question_.replicas; ++i) prefill.schedulers.push_back(scheduler(PairRole::prefills));
-  for (int i = 0; i < replicas; ++i) decode.schedulers.push_back(scheduler(PairRole::decodes));
+  prefill.groups = pair_groups(question_.plan, PairRole::prefills);
+  decode.groups = pair_groups(decode_plan_, PairRole::decodes);
+  for (int i = 0; i < question_.replicas * question_.plan.dp; ++i)
+    prefill.schedulers.push_back(scheduler(PairRole::prefills));
+  for (int i = 0; i < replicas * decode_plan_.dp; ++i)
+    decode.schedulers.push_back(scheduler(PairRole::decodes));
   prefill.times = times_;
   decode.times = &decode_times;
   prefill.router = decode.router = router;

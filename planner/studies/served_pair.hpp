@@ -24,6 +24,7 @@ struct PrefillQuestion {
   std::shared_ptr<const Study> on{};          // of another system; null: that of the plan that decodes
   const Study& study(const Study& decode) const { return on ? *on : decode; }
   int gpus() const { return plan.gpus() * replicas; }
+  int groups() const { return plan.dp * replicas; }
 };
 
 /// A part of TTFT, seconds.
@@ -63,6 +64,10 @@ Case half_of_pair(const Case& c);
 ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
                         const std::vector<std::string>& overrides, long long mean_tokens,
                         const char* option = "knob");
+
+/// [R18] The attention groups of such a server, and how requests are dealt to them: those of SGLang's for
+/// prompts by the room that the router draws, others in turn.
+ReplicaGroups pair_groups(const Plan& plan, PairRole role);
 
 /// Those of settings for both pools that the one that prefills has.
 std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_both);
@@ -108,6 +113,7 @@ class PairPools {
 
  private:
   const PrefillQuestion question_;
+  const Plan decode_plan_;
   std::unique_ptr<Scheduler> scheduler(PairRole role) const;
 
   ServiceKnobs knobs_, decode_;

@@ -19,6 +19,7 @@ struct SglangPairCase {
   SglangKnobs prefill, decode;
   TransferRates links;
   std::size_t senders = 1, receivers = 1;
+  ReplicaGroups prefill_groups{}, decode_groups{};  // by_room; in_turn
   Seconds path{0.002};
   std::vector<TraceRequest> requests;
   std::vector<ReplicaFailure> failures = {};
@@ -32,7 +33,10 @@ struct SglangPlainAnswer {
 class PlainSglangPair {
  public:
   PlainSglangPair(const SglangPairCase& c, const StepTimes& times)
-      : c_(c), times_(times), links_(c.links, c.senders, c.senders + c.receivers) {
+      : c_(c),
+        times_(times),
+        links_(c.links, c.senders * c.prefill_groups.count,
+               c.senders * c.prefill_groups.count + c.receivers * c.decode_groups.count) {
     servers_.resize(c.senders + c.receivers);
     for (std::size_t i = 0; i < servers_.size(); ++i) start(i, 0);
     for (const ReplicaFailure& f : c.failures) {
@@ -61,7 +65,8 @@ class PlainSglangPair {
   }
   std::uint64_t retractions() const {
     std::uint64_t out = 0;
-    for (const Server& s : servers_) out += s.decode ? s.decode->retractions : 0;
+    for (const Server& s : servers_)
+      for (const auto& d : s.decode) out += d->retractions;
     return out;
   }
   std::size_t unserved() const { return homeless_.size(); }
@@ -70,18 +75,27 @@ class PlainSglangPair {
 
  private:
   static constexpr double kNever = TransferLinks::kNever;
+  // What all groups of a server launch together: they meet in every iteration.
+  struct Launched {
+    std::vector<std::optional<PlainBatch>> groups;
+    double end = 0;
+  };
   // Batches whose results are to come; whether the loop waits for the first one's. Else it goes round all the
-  // time.
+  // time. By group.
   struct Server {
-    std::unique_ptr<PlainPrefill> prefill;
-    std::unique_ptr<PlainDecode> decode;
+    Server() = default;
+    Server(Server&&) = default;
+    Server& operator=(Server&&) = default;
+    std::vector<std::unique_ptr<PlainPrefill>> prefill;
+    std::vector<std::unique_ptr<PlainDecode>> decode;
     bool up = false, overlap = false, waits = false;
-    std::deque<PlainBatch> launched;
+    std::deque<Launched> launched;
     double gpu = 0, since = 0;
+    std::size_t turn = 0;  // of groups that decode
   };
   // To answer a request, as each server has it.
   struct Attempt {
-    std::size_t request = 0, from = 0, to = 0;
+    std::size_t request = 0, from = 0, to = 0, group = 0, group_to = 0;
     double arrives = 0;
     std::unique_ptr<PlainRequest> there, here;
     SglangPlainAnswer times;
@@ -103,17 +117,29 @@ class PlainSglangPair {
     s.up = true;
     s.since = s.gpu = t;
     s.overlap = !(i < c_.senders ? c_.prefill : c_.decode).disable_overlap_schedule;
-    if (i < c_.senders)
-      s.prefill = std::make_unique<PlainPrefill>(
-          c_.prefill, [this](PlainRequest& r, std::uint32_t tokens, bool last) { send(r, tokens, last); });
-    else
-      s.decode = std::make_unique<PlainDecode>(
+    const bool prefills = i < c_.senders;
+    for (std::size_t g = 0; g < (prefills ? c_.prefill_groups : c_.decode_groups).count; ++g) {
+      if (prefills) {
+        s.prefill.push_back(std::make_unique<PlainPrefill>(
+            c_.prefill, [this](PlainRequest& r, std::uint32_t tokens, bool last) { send(r, tokens, last); }));
+        continue;
+      }
+      s.decode.push_back(std::make_unique<PlainDecode>(
           c_.decode,
           [this](PlainRequest& r) {
             r.room = true;
             attempts_[r.id].times.room = now_;
           },
-          [this](PlainRequest& r) { token(r); });
+          [this](PlainRequest& r) { token(r); }));
+    }
+  }
+  // The links of a group among all, and whose a flow's are.
+  std::size_t sender_of(const Attempt& a) const { return a.from * c_.prefill_groups.count + a.group; }
+  std::size_t receiver_of(const Attempt& a) const {
+    return c_.senders * c_.prefill_groups.count + (a.to - c_.senders) * c_.decode_groups.count + a.group_to;
+  }
+  bool is_of(const PlainFlow& f, std::size_t server) const {
+    return attempts_[f.request].from == server || attempts_[f.request].to == server;
   }
   bool waits(std::size_t i) const { return servers_[i].up && servers_[i].waits; }
 
@@ -178,8 +204,10 @@ class PlainSglangPair {
     for (const std::size_t i : now) {
       Attempt& a = attempts_[i];
       a.came = true;
-      servers_[a.from].prefill->receive(a.there.get());
-      servers_[a.to].decode->receive(a.here.get());
+      a.group = GroupRouter::room_of(c_.requests[a.request].number) % c_.prefill_groups.count;
+      a.group_to = servers_[a.to].turn++ % c_.decode_groups.count;
+      servers_[a.from].prefill[a.group]->receive(a.there.get());
+      servers_[a.to].decode[a.group_to]->receive(a.here.get());
     }
   }
 
@@ -202,10 +230,10 @@ class PlainSglangPair {
   void die(std::size_t server) {
     std::vector<std::size_t> of;
     for (const PlainFlow& f : links_.flows)
-      if (f.from == server || f.to == server) of.push_back(f.request);
+      if (is_of(f, server)) of.push_back(f.request);
     std::sort(of.begin(), of.end());
     cut += static_cast<std::size_t>(std::unique(of.begin(), of.end()) - of.begin());
-    std::erase_if(links_.flows, [&](const PlainFlow& f) { return f.from == server || f.to == server; });
+    std::erase_if(links_.flows, [&](const PlainFlow& f) { return is_of(f, server); });
     links_.share();
     servers_[server] = {};
     std::vector<std::size_t> lost;
@@ -227,7 +255,7 @@ class PlainSglangPair {
         a.over = true;
         lost.push_back(a.request);
         if (!a.came || a.dead_from || a.here->here) continue;
-        if (servers_[a.from].prefill->forget_unroomed(a.there.get(), a.here->room)) continue;
+        if (servers_[a.from].prefill[a.group]->forget_unroomed(a.there.get(), a.here->room)) continue;
         if (a.all) a.there->here = true;  // the transfer fails
       }
     }
@@ -247,14 +275,39 @@ class PlainSglangPair {
     std::erase_if(gives_up_, [&](const GiveUp& g) { return g.at <= now_; });
   }
 
-  std::optional<PlainBatch> decide(std::size_t i) {
-    if (servers_[i].prefill) {
-      servers_[i].prefill->poll();
-      for (Attempt& a : attempts_)
-        if (a.here->room) a.there->room = true;
-      return servers_[i].prefill->decide();
+  Launched decide(std::size_t i) {
+    Launched out;
+    for (const auto& p : servers_[i].prefill) p->poll();
+    for (Attempt& a : attempts_)
+      if (a.here->room) a.there->room = true;
+    for (const auto& p : servers_[i].prefill) out.groups.push_back(p->decide());
+    for (const auto& d : servers_[i].decode) out.groups.push_back(d->decide());
+    return out;
+  }
+  static bool any(const Launched& l) {
+    return std::any_of(l.groups.begin(), l.groups.end(), [](const auto& b) { return b.has_value(); });
+  }
+  // The longest of what the groups take [R10].
+  double took(const Launched& l) const {
+    const StepBatch nothing;
+    std::vector<const StepBatch*> groups;
+    std::uint32_t most = 0;
+    bool prompts = false;
+    for (const auto& b : l.groups) {
+      groups.push_back(b ? &b->work : &nothing);
+      most = std::max(most, groups.back()->decodes);
+      prompts = prompts || !groups.back()->prompts.empty();
     }
-    return servers_[i].decode->decide();
+    Seconds out;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      if (groups[g]->empty()) continue;
+      StepBatch bare, bare_most;
+      bare.decodes = groups[g]->decodes;
+      bare_most.decodes = most;
+      out = std::max(out, prompts ? times_.of_group(groups, g)
+                                  : times_.of(*groups[g]) + (times_.of(bare_most) - times_.of(bare)));
+    }
+    return out.value;
   }
   // Iterations up to one that waits for a result, or to two that launch nothing, the first of which may have
   // forgotten who is done: of overlapping ones each waits for the batch of the one before.
@@ -262,13 +315,13 @@ class PlainSglangPair {
     Server& l = servers_[i];
     for (int nothing = 0; nothing < 2;) {
       const bool before = !l.launched.empty();
-      std::optional<PlainBatch> batch = decide(i);
-      const bool more = batch.has_value();
+      Launched batch = decide(i);
+      const bool more = any(batch);
       nothing = more ? 0 : nothing + 1;
-      if (batch) {
-        l.gpu = std::max(l.gpu, now_) + times_.of(batch->work).value;
-        batch->end = l.gpu;
-        l.launched.push_back(std::move(*batch));
+      if (more) {
+        l.gpu = std::max(l.gpu, now_) + took(batch);
+        batch.end = l.gpu;
+        l.launched.push_back(std::move(batch));
       }
       l.waits = l.overlap ? before : more;
       if (l.waits) return;
@@ -276,13 +329,16 @@ class PlainSglangPair {
   }
   void process(std::size_t i) {
     Server& l = servers_[i];
-    const PlainBatch done = std::move(l.launched.front());
+    const Launched done = std::move(l.launched.front());
     l.launched.pop_front();
     l.waits = false;
-    if (l.prefill)
-      l.prefill->result(done);
-    else
-      l.decode->result(done);
+    for (std::size_t g = 0; g < done.groups.size(); ++g) {
+      if (!done.groups[g]) continue;
+      if (!l.prefill.empty())
+        l.prefill[g]->result(*done.groups[g]);
+      else
+        l.decode[g]->result(*done.groups[g]);
+    }
   }
 
   void send(PlainRequest& r, std::uint32_t tokens, bool last) {
@@ -295,7 +351,7 @@ class PlainSglangPair {
     ++a.flows;
     most_parts = std::max(most_parts, ++a.parts);
     if (last) a.times.prefilled = now_;
-    links_.begin(now_, tokens, {0, 0, 0, a.from, a.to, r.id, 0, 0});
+    links_.begin(now_, tokens, {0, 0, 0, sender_of(a), receiver_of(a), r.id, 0, 0});
     links_.share();
     most_flows = std::max(most_flows, links_.flows.size());
   }

@@ -56,8 +56,14 @@ PlayedPair play_case(const Case& c, Router to_prefill, Router to_decode, std::in
     return std::make_unique<Engine>(prefills ? c.prefill : c.decode,
                                     prefills ? PairRole::prefills : PairRole::decodes);
   };
-  for (std::size_t i = 0; i < c.senders; ++i) prefill.schedulers.push_back(engine(ReplicaPool::prefill));
-  for (std::size_t i = 0; i < c.receivers; ++i) decode.schedulers.push_back(engine(ReplicaPool::decode));
+  if constexpr (requires { c.prefill_groups; }) {
+    prefill.groups = c.prefill_groups;
+    decode.groups = c.decode_groups;
+  }
+  for (std::size_t i = 0; i < c.senders * prefill.groups.count; ++i)
+    prefill.schedulers.push_back(engine(ReplicaPool::prefill));
+  for (std::size_t i = 0; i < c.receivers * decode.groups.count; ++i)
+    decode.schedulers.push_back(engine(ReplicaPool::decode));
   prefill.times = decode.times = &times;
   prefill.router = to_prefill;
   decode.router = to_decode;

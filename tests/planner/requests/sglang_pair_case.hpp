@@ -38,4 +38,16 @@ inline SglangPairCase random_sglang_pair(std::uint64_t seed) {
   return c;
 }
 
+// The same on servers of several attention groups each, of more requests at a time.
+inline SglangPairCase with_groups(SglangPairCase c, std::uint64_t seed) {
+  RandomStream random(seed, "groups of sglang pairs");
+  c.prefill_groups = {1 + random.below(3), GroupRouting::by_room};
+  c.decode_groups = {1 + random.below(4), GroupRouting::in_turn};
+  for (std::size_t i = 0; i < c.requests.size(); ++i) {
+    c.requests[i].number = 1000 * seed + i;
+    c.requests[i].arrival = c.requests[i].arrival * 0.3;
+  }
+  return c;
+}
+
 }  // namespace shardline

@@ -16,11 +16,12 @@ namespace shardline {
 namespace {
 
 // SHARDLINE_WHOLE=1 plays 4,000 loads.
-TEST(SglangPair, R14PlayIsThePlainLoops) {
+void expect_the_plain_loops(bool groups) {
   const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 400;
   std::uint64_t preempted = 0, found = 0, shared = 0, stops = 0, chunked = 0, waited = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const SglangPairCase c = random_sglang_pair(seed);
+    SglangPairCase c = random_sglang_pair(seed);
+    if (groups) c = with_groups(std::move(c), seed);
     const BentStepTimes times;
     PlainSglangPair slow(c, times);
     bool stopped = false;
@@ -68,6 +69,8 @@ TEST(SglangPair, R14PlayIsThePlainLoops) {
   EXPECT_GT(stops, 0u);
   EXPECT_LT(stops, seeds / 3);
 }
+TEST(SglangPair, R14PlayIsThePlainLoops) { expect_the_plain_loops(false); }
+TEST(SglangPair, R18GroupsAreThePlainLoopsOfAllOfThem) { expect_the_plain_loops(true); }
 
 TEST(SglangPair, R14EveryRequestOnceAndAllPagesFree) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {

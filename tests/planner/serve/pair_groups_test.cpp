@@ -1,0 +1,155 @@
+// Pairs of SGLang's servers with attention DP [R18]: at zero load, their links, and the search for
+// deployments.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "planner/requests/group_times.hpp"
+#include "planner/serving/plan_steps.hpp"
+#include "planner/serving/served_plan.hpp"
+#include "planner/strategies/strategy.hpp"
+#include "planner/studies/deployment.hpp"
+#include "planner/studies/request_service.hpp"
+#include "planner/studies/simulated_plan.hpp"
+#include "tests/planner/serve/served_line.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char *kTensor = "tensor:tpa=8,ep=8", *kGroups = "dp_ep:dp=8,ep=8";
+
+Study r1(const std::string& engine = "sglang", int gpus = 8) {
+  PlanQuestion q;
+  q.model = "deepseek-r1";
+  q.system = "h200-hgx";
+  q.gpus = gpus;
+  q.input = 2048;
+  q.output = 128;
+  return study_of_line(engine, q);
+}
+
+const ToldLatency& of(const ServiceAnswer& a, Latency latency) {
+  return a.load.latencies[static_cast<std::size_t>(latency)];
+}
+
+// One request at a time: its prompt is a step of one group beside others with nothing, its cache goes over
+// that group's links, and each token is a step of a group.
+TEST(PairGroups, R18OneRequestAlone) {
+  const Study study = r1();
+  for (const char* const prompts : {kTensor, kGroups}) {
+    for (const char* const answers : {kTensor, kGroups}) {
+      SCOPED_TRACE(fmt::format("{} behind {}", answers, prompts));
+      ServiceQuestion q = question(study, answers);
+      q.rate = 1e-3;
+      q.requests = 30;
+      q.prefill = PrefillQuestion{possible_plan(study, prompts), 1, {}, 0};
+      const ServiceAnswer a = serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+      ASSERT_TRUE(a.load.pair);
+      const auto step = [&](const Plan& plan, const StepBatch& batch) {
+        const PlanStepTimes times(half_of_pair(study.study), plan, study.sweep().search.all_reduce);
+        const StepBatch nothing;
+        std::vector<const StepBatch*> groups(static_cast<std::size_t>(plan.dp), &nothing);
+        groups.front() = &batch;
+        return step_of_groups(times, groups).value;
+      };
+      // Of a group an eighth of the server's chunk: two steps of 1,024 tokens.
+      double prompt = 0;
+      const std::uint32_t chunk = q.prefill->plan.dp > 1 ? 1024 : 2048;
+      for (std::uint32_t past = 0; past < 2048; past += chunk) {
+        StepBatch part;
+        part.prompts = {{chunk, past}};
+        prompt += step(q.prefill->plan, part);
+      }
+      EXPECT_NEAR(a.load.pair->prompt.mean, prompt, 1e-9);
+      const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
+      const double last = chunk < 2048 ? 1024 : 2048;  // the first half goes meanwhile
+      EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * last).value, 1e-9);
+      double decode = 0;
+      for (std::uint32_t i = 0; i < 127; ++i) {
+        StepBatch token;
+        token.decodes = 1;
+        token.cached = token.longest = 2048 + i;
+        decode += step(q.plan, token);
+      }
+      EXPECT_NEAR(of(a, Latency::tpot).mean / (decode / 127), 1, PlanStepTimes::kMostError);
+    }
+  }
+}
+
+// Links are those of a group's GPUs: eight hand-offs at once to eight groups take no longer than one, from a
+// server whose eight GPUs each send a part.
+TEST(PairGroups, R18LinksAreOfGroups) {
+  const Study study = r1();
+  const Plan tensor = possible_plan(study, kTensor), groups = possible_plan(study, kGroups);
+  const TransferRates to = handoff_rates({study.study, tensor}, {study.study, groups}, 2048);
+  EXPECT_EQ(to.senders, 8);
+  EXPECT_EQ(to.receivers, 1);
+  const TransferRates both = handoff_rates({study.study, groups}, {study.study, groups}, 2048);
+  EXPECT_EQ(both.senders, 1);
+  EXPECT_EQ(both.receivers, 1);
+}
+
+TEST(PairGroups, R18UnderVllmTheyAreRefused) {
+  const Study vllm = r1("vllm"), sglang = r1();
+  const Plan tensor = possible_plan(vllm, kTensor), groups = possible_plan(vllm, kGroups);
+  EXPECT_THAT(no_pair({vllm.study, tensor}, {vllm.study, groups}).value_or(""),
+              HasSubstr("attention groups"));
+  EXPECT_EQ(no_pair({sglang.study, tensor}, {sglang.study, groups}), std::nullopt);
+}
+
+// Pruned and played to their ends: to the bit. Bounds of halves with groups rule out what misses alone.
+TEST(PairGroups, P35PruningLeavesTheAnswer) {
+  Study study = r1("sglang", 16);
+  std::erase_if(study.sweep().search.strategies, [](StrategyId s) {
+    return strategy(s).name != std::string("tensor") && strategy(s).name != std::string("dp_ep");
+  });
+  study.sweep().search.space.options.clear();
+  std::mt19937_64 random(18);
+  const auto one_of = [&](auto... values) {
+    const std::array all{values...};
+    return all[random() % all.size()];
+  };
+  const auto text = [](const DeploymentAnswer& a) {
+    std::string out;
+    for (const PlayedDeployment& d : a.cheapest)
+      out += fmt::format("{} x {} behind {} x {} {:a} {:a}\n", d.answer.question.replicas,
+                         to_string(d.answer.question.plan), d.answer.question.prefill->replicas,
+                         to_string(d.answer.question.prefill->plan), d.used, d.answer.load.goodput);
+    return out;
+  };
+  int met = 0, groups = 0;
+  std::uint64_t pairs = 0;
+  for (int i = 0; i < 5; ++i) {
+    SCOPED_TRACE(i);
+    DeploymentQuestion q;
+    q.most_gpus = 16;
+    q.pools = PoolsAsked::two;
+    q.load = question(study, kTensor);
+    q.load.rate = one_of(1.0, 8.0, 20.0);
+    q.load.requests = 60;
+    q.load.input = one_of(600, 2048);
+    q.load.output = one_of(30, 128);
+    q.load.targets = {{Latency::ttft, 0.9, Seconds(one_of(0.3, 1.0, 4.0))},
+                      {Latency::tpot, 0.9, Seconds(one_of(0.02, 0.03, 0.05))}};
+    const auto step = [](std::uint64_t, std::uint64_t) {};
+    const DeploymentAnswer pruned = cheapest_deployment(study, q, step);
+    q.exhaustive = true;
+    EXPECT_EQ(text(cheapest_deployment(study, q, step)), text(pruned));
+    met += pruned.cheapest.empty() ? 0 : 1;
+    pairs += pruned.certificate.pairs;
+    for (const PlayedDeployment& d : pruned.cheapest)
+      groups += d.answer.question.plan.dp > 1 || d.answer.question.prefill->plan.dp > 1 ? 1 : 0;
+  }
+  EXPECT_GT(pairs, 0U);
+  EXPECT_GT(met, 1);
+  EXPECT_GT(groups, 0);
+}
+
+}  // namespace
+}  // namespace shardline
