@@ -19,18 +19,17 @@ seeds() {
   local bad=$sources/tests/bad
   case $1 in
     model) echo "$sources/models/catalog" "$bad/model" ;;
-    config_json) echo "$bad/config" "$sources/tests/fuzz/corpus/config_json" ;;
+    config_json) echo "$bad/config" ;;
     system) echo "$sources/hardware/catalog" "$bad/system" ;;
     kernel_list) echo "$sources/hardware/kernels" ;;
     engine) echo "$sources/planner/engines" ;;
     scenario) echo "$sources/scenarios" "$sources/tests/golden" "$bad/scenario" ;;
-    measurements) echo "$bad/measurement" ;;
-    aiconfigurator) echo "$bad/measurement" "$sources/tests/fuzz/corpus/aiconfigurator" ;;
+    measurements | aiconfigurator) echo "$bad/measurement" ;;
     plan_text) echo "$bad/plan" ;;
     truth) echo "$bad/truth" "$bad/chain_truth" ;;
-    units | calibration | served_rows | power | journal | step) echo "$sources/tests/fuzz/corpus/$1" ;;
     trace) echo "$sources/tests/planner/traces" "$bad/trace" ;;
   esac
+  echo "$sources/tests/fuzz/corpus/$1"
 }
 
 # Says what kinds no step of the corpus is of: a change of what bytes mean leaves it with refused plans alone, and nobody
