@@ -35,7 +35,8 @@ struct TableForm {
   bool last_below = false;    // cells of the last column stand below their rows
 };
 
-constexpr std::size_t kWordsRoom = 20;  // columns in which words can be read
+constexpr std::size_t kWordsRoom = 20;  // columns in which words can be read, and of a narrow line
+constexpr std::size_t kPartOfLine = 4;  // one of so many parts
 constexpr std::size_t kBelow = 6;       // blanks before a cell below its row
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -77,10 +78,10 @@ std::size_t width_with(const TableColumns& columns, std::size_t end, std::size_t
 
 // The least width of each column: of words that go on in further lines their longest one, or what can be
 // read.
-std::vector<std::size_t> least_widths(const TableRows& rows, const TableColumns& columns) {
+std::vector<std::size_t> least_widths(const TableRows& rows, const TableColumns& columns, std::size_t most) {
   std::vector<std::size_t> out = columns.widths;
   for (std::size_t c = 0; c < out.size(); ++c) {
-    std::size_t word = std::min(out[c], kWordsRoom);
+    std::size_t word = std::min({out[c], kWordsRoom, most / kPartOfLine});
     for (const auto& row : rows) {
       if (c < row.size()) word = std::max(word, longest_word(row[c]));
     }
@@ -105,7 +106,7 @@ std::optional<TableColumns> columns_within(const TableRows& rows, std::size_t in
   const std::size_t count = columns.widths.size(), beside = count - (form.last_below ? 1 : 0);
   if (form.last_below && (count < 2 || columns.right.back() || kBelow + last_word(rows, count) > most))
     return std::nullopt;
-  const std::vector<std::size_t> least = form.words ? least_widths(rows, columns) : columns.widths;
+  const std::vector<std::size_t> least = form.words ? least_widths(rows, columns, most) : columns.widths;
   // The widest column gives way first.
   while (width_with(columns, beside, indent) > most) {
     std::size_t widest = beside;
@@ -184,7 +185,7 @@ std::string drawn_within(const TableRows& rows, const std::string& indent, std::
 std::string in_parts(const TableRows& rows, const std::string& indent, std::size_t most) {
   const TableColumns columns = columns_of(rows, true);
   const std::size_t count = columns.widths.size();
-  const std::vector<std::size_t> least = least_widths(rows, columns);
+  const std::vector<std::size_t> least = least_widths(rows, columns, most);
   std::size_t keys = 1;
   for (std::size_t c = 1; c < std::min<std::size_t>(3, count); ++c) {
     const std::size_t room = *std::max_element(least.begin() + static_cast<std::ptrdiff_t>(c), least.end());

@@ -12,6 +12,7 @@
 #include "planner/studies/simulated_plan.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
+#include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -181,6 +182,12 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
           std::move(plans),
           std::move(copies),
           study_with_settings(named, costs, engine, study.study.model.name)};
+}
+
+std::size_t text_width() {
+  constexpr std::size_t kRead = 80, kLeast = 20;
+  const std::size_t width = output_width();
+  return width == 0 ? kRead : std::clamp(width, kLeast, kRead);
 }
 
 std::string share_text(long long copies, int gpus_of_one) {
