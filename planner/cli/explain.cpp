@@ -136,16 +136,19 @@ void print_rival(const Rival& r, const std::string& time, bool equal_users) {
   if (!never.empty()) print_lines(4, fmt::format("does not, up to {:g}x either way: {}", kMostFactor, never));
 }
 
-std::string rivals_title(const Rivals& r) {
+// `run`: users who run, where others wait; 0: all do.
+std::string rivals_title(const Rivals& r, long long run) {
   if (r.compared == 0) return "there is no other plan on as many GPUs for as many users, or nearly as many";
-  const std::string equal = std::string("on as many GPUs for as many users") +
-                            (r.equal_users ? "" : ", as nearly as their groups share them");
+  const std::string users = run > 0 ? fmt::format("the {} users who run", run) : "as many users";
+  const std::string equal =
+      "on as many GPUs for " + users + (r.equal_users ? "" : ", as nearly as their groups share them");
   if (r.compared == 1) return "the only other plan " + equal;
   return fmt::format("best of {} other plans {}", r.compared, equal);
 }
 
 void print_rivals(const Explanation& e, const std::string& time) {
-  print_lines(0, "\n" + rivals_title(e.rivals));
+  const long long run = e.times.waiting > 0 ? e.simulated.plan.users() : 0;
+  print_lines(0, "\n" + rivals_title(e.rivals, run));
   if (e.rivals.compared > 0 && e.rivals.best.empty()) fmt::print("  none fits\n");
   for (const Rival& r : e.rivals.best) print_rival(r, time, e.rivals.equal_users);
 }

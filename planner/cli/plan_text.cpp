@@ -280,7 +280,7 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (!(a.question.users > 0 && copied) && !(a.question.rate > 0))
     add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
   if (!a.plans.empty()) {
-    const std::string plan = shell_word(to_string(a.plans.front().point.plan));
+    const std::string plan = shell_word(to_string(a.plans.front().point.asked()));
     const long long copies = a.plans.front().copies;
     if (a.question.rate > 0 && !no_play(a.study.study, a.plans.front().point.plan))
       add(fmt::format("shardline serve {} --plan {}{} --rate {}{} -o out", shell_word(file),

@@ -60,7 +60,7 @@ AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
   std::vector<long long> copies(plans.size(), 1);
   if (plans.empty()) {
     for (const PlannedPoint* p : best_of(a, wanted)) {
-      plans.push_back(to_string(p->point.plan));
+      plans.push_back(to_string(p->point.asked()));
       copies.push_back(p->copies);
     }
   }
