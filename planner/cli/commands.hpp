@@ -19,9 +19,13 @@ extern const Command kPlanCommand, kServeCommand, kSweepCommand, kSimulateComman
 std::vector<std::string> offered_models();
 std::vector<std::string> offered_systems();
 std::vector<std::string> offered_engines();     // and "ideal"
+/// The same without versions, as words that a shell completes.
+std::vector<std::string> offered_engines_by_name();
 std::vector<std::string> offered_strategies();  // and "all"
 /// Shipped scenarios, by what they ask: plans to be compared, or what these three commands answer.
 std::vector<std::string> offered_sweeps();
+/// Models, and scenarios that sweep.
+std::vector<std::string> offered_questions();
 std::vector<std::string> offered_thresholds();
 std::vector<std::string> offered_partitions();
 std::vector<std::string> offered_conversations();

@@ -134,7 +134,7 @@ void declare(Arguments& a, CompareOptions& o) {
   a.add("scenario", o.scenario,
         "Scenario file, or the name of a shipped scenario; with --system a model, as of plan")
       .required()
-      .offers(offered_sweeps)
+      .offers(offered_questions)
       .files();
   a.add("--plan", o.plans,
         "Plan text, as sweep prints it; twice; default: the best two of the question of a line")

@@ -205,7 +205,7 @@ void declare(Arguments& a, ExplainOptions& o) {
   a.add("scenario", o.scenario,
         "Scenario file, or the name of a shipped scenario; with --system a model, as of plan")
       .required()
-      .offers(offered_sweeps)
+      .offers(offered_questions)
       .files();
   a.add("--plan", o.plan, "Plan text, as sweep prints it; default: the best of the question of a line");
   a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);

@@ -86,7 +86,8 @@ bool QuestionOptions::given() const {
 void add_question(Arguments& a, QuestionOptions& o, bool required) {
   Argument system =
       a.add("--system", o.system, "System of the catalogue (shardline list systems), or a .yaml file")
-          .offers(offered_systems);
+          .offers(offered_systems)
+          .files();
   Argument input = a.add("--input", o.input, "Tokens of a request: 32768, 32K (which is 32768)");
   if (required) {
     system.required();
