@@ -33,9 +33,11 @@ struct TableForm {
   bool header_words = false;  // headers wider than their cells go on in further lines
   bool words = false;         // so do cells of several words
   bool last_below = false;    // cells of the last column stand below their rows
+  bool dense = false;         // cells of words have less room than can be read well
 };
 
-constexpr std::size_t kWordsRoom = 20;  // columns in which words can be read
+constexpr std::size_t kWordsRoom = 20;  // columns in which words can be read well
+constexpr std::size_t kPartOfLine = 4;  // dense cells have one of so many parts of a line at least
 constexpr std::size_t kBelow = 6;       // blanks before a cell below its row
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -77,10 +79,10 @@ std::size_t width_with(const TableColumns& columns, std::size_t end, std::size_t
 
 // The least width of each column: of words that go on in further lines their longest one, or what can be
 // read.
-std::vector<std::size_t> least_widths(const TableRows& rows, const TableColumns& columns) {
+std::vector<std::size_t> least_widths(const TableRows& rows, const TableColumns& columns, std::size_t room) {
   std::vector<std::size_t> out = columns.widths;
   for (std::size_t c = 0; c < out.size(); ++c) {
-    std::size_t word = std::min(out[c], kWordsRoom);
+    std::size_t word = std::min(out[c], room);
     for (const auto& row : rows) {
       if (c < row.size()) word = std::max(word, longest_word(row[c]));
     }
@@ -105,7 +107,8 @@ std::optional<TableColumns> columns_within(const TableRows& rows, std::size_t in
   const std::size_t count = columns.widths.size(), beside = count - (form.last_below ? 1 : 0);
   if (form.last_below && (count < 2 || columns.right.back() || kBelow + last_word(rows, count) > most))
     return std::nullopt;
-  const std::vector<std::size_t> least = form.words ? least_widths(rows, columns) : columns.widths;
+  const std::size_t room = form.dense ? std::min(kWordsRoom, most / kPartOfLine) : kWordsRoom;
+  const std::vector<std::size_t> least = form.words ? least_widths(rows, columns, room) : columns.widths;
   // The widest column gives way first.
   while (width_with(columns, beside, indent) > most) {
     std::size_t widest = beside;
@@ -119,12 +122,14 @@ std::optional<TableColumns> columns_within(const TableRows& rows, std::size_t in
   return columns;
 }
 
-// The first form, from the plainest, in which the table has at most `most` columns.
+// The first form, from the plainest, in which the table has at most `most` columns; `below`: of all, else of
+// those that are read as well as the plainest.
 std::optional<TableForm> fitting(const TableRows& rows, std::size_t indent, std::size_t most, bool below) {
-  for (const TableForm form : {TableForm{}, TableForm{.header_words = true}, TableForm{.words = true},
-                               TableForm{.header_words = true, .words = true},
-                               TableForm{.header_words = true, .last_below = true}}) {
-    if ((below || !form.last_below) && columns_within(rows, indent, most, form)) return form;
+  for (const TableForm form :
+       {TableForm{}, TableForm{.header_words = true}, TableForm{.words = true},
+        TableForm{.header_words = true, .words = true}, TableForm{.header_words = true, .last_below = true},
+        TableForm{.header_words = true, .words = true, .dense = true}}) {
+    if ((below || (!form.last_below && !form.dense)) && columns_within(rows, indent, most, form)) return form;
   }
   return std::nullopt;
 }
@@ -184,7 +189,7 @@ std::string drawn_within(const TableRows& rows, const std::string& indent, std::
 std::string in_parts(const TableRows& rows, const std::string& indent, std::size_t most) {
   const TableColumns columns = columns_of(rows, true);
   const std::size_t count = columns.widths.size();
-  const std::vector<std::size_t> least = least_widths(rows, columns);
+  const std::vector<std::size_t> least = least_widths(rows, columns, kWordsRoom);
   std::size_t keys = 1;
   for (std::size_t c = 1; c < std::min<std::size_t>(3, count); ++c) {
     const std::size_t room = *std::max_element(least.begin() + static_cast<std::ptrdiff_t>(c), least.end());

@@ -139,10 +139,24 @@ void set_search(const SearchResult& r, ModelSweep& out) {
 
 bool any_plan(const SweepAnswer& answer) { return answer.any() || !answer.pools.empty(); }
 
-// A prefill that does not fit fails a sweep, though others fit.
+// Of whole replicas, where such fit the GPUs of pools, else of one that decodes.
+bool meets(const shardline::SweepQuestion& asked, const shardline::PoolPair& p) {
+  const bool whole = p.whole.gpus > 0;
+  const auto users =
+      static_cast<double>((whole ? p.whole.decode : 1) * (p.decode.plan.users() + p.decode.all_waiting()));
+  const Seconds first = (whole ? p.whole_loop : p.loop).ttft;
+  return users >= asked.least_users &&
+         (!(asked.most_time > Seconds(0)) || p.decode.time <= asked.most_time) &&
+         (!(asked.most_ttft > Seconds(0)) || first <= asked.most_ttft);
+}
+
+// A prefill that does not fit fails a sweep, though others fit; so does a target that nothing meets. Pools
+// count where there is no plan beside them.
 bool meets(const Study& study, const shardline::SweepQuestion& asked, const SweepAnswer& answer) {
   if (answer.any()) return !asked.has_target() || !answer.meeting.empty();
-  return study.study.batch.kind() != StepKind::prefill && answer.found.nearest.empty();
+  if (study.study.batch.kind() == StepKind::prefill || !answer.found.nearest.empty()) return false;
+  return !asked.has_target() || std::any_of(answer.pools.begin(), answer.pools.end(),
+                                            [&](const shardline::PoolPair& p) { return meets(asked, p); });
 }
 
 }  // namespace

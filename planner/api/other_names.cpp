@@ -30,6 +30,47 @@ constexpr const char* kNothingRuns =
 constexpr const char* kDrafts =
     "--set 'speculative.acceptance={p: 0.8, g: 0.9}' (of a model with a module that drafts)";
 
+constexpr const char* kSplitCache = "--plan helix:kvp=8,tpf=8 (to decode with the cache split by sequence)";
+constexpr const char* kCacheType = "--set precision.kv=fp8";
+constexpr const char* kPercentiles =
+    "--slo \"ttft p99 2 s, tpot p99 40 ms\" (targets by percentile, beside --rate or --trace)";
+constexpr const char* kPercentilesOf =
+    "targets by percentile are of plan and serve: --slo \"ttft p99 2 s, tpot p99 40 ms\" beside --rate";
+constexpr const char* kMachine =
+    "--set device.memory.bandwidth=\"4 TB/s\" (keys are those of the system's file in hardware/catalog)";
+constexpr const char* kColours =
+    "there are colours on a terminal alone, and none with NO_COLOR=1 before the command";
+constexpr const char* kMessages =
+    "the answer is on standard output, warnings and progress are on standard error: 2> /dev/null is without";
+constexpr const char* kPools =
+    "pools of their own for prompts and answers are looked at wherever a workload is served; on how many "
+    "GPUs "
+    "together: --set constraints.pool_gpus=16";
+constexpr const char* kPrefixes =
+    "prefix caches are of requests that are played: shardline serve --trace FILE";
+constexpr const char* kFiles = "files and pictures are of sweep, simulate and serve: -o FOLDER";
+constexpr const char* kScenario =
+    "a scenario is named without an option: shardline sweep helix_gb200_1m, or the path of a .yaml file";
+constexpr const char* kAllGpus = "--gpus (of all copies: how many are started of a plan follows)";
+
+// Why a command has no --set, and which have.
+constexpr const char* kSetOfList =
+    "it lists what is there, computed by no question: --set is of plan, explain, compare, sweep, simulate, "
+    "serve, thresholds, partition, conversation, handoff and evaluate";
+constexpr const char* kSetOfValidate =
+    "it predicts published figures, each on the machine of its paper: --set is of questions, as plan, sweep, "
+    "simulate and explain have, and of evaluate";
+constexpr const char* kSetOfVerify =
+    "tensors are computed here, on no system and of no scenario: --set is of questions, as plan, sweep, "
+    "simulate and explain have";
+constexpr const char* kSetOfCalibrate =
+    "fits are of the machine that was measured: say what it is in a copy of its file, --system MINE.yaml; "
+    "evaluate has --set, for measured rows on a changed machine, and so have plan, sweep, simulate and "
+    "explain";
+constexpr const char* kSetOfAccuracy =
+    "errors are those of shipped calibrations on the machines that were measured: evaluate has --set, for "
+    "measured rows on a changed machine, and so have plan, sweep, simulate and explain";
+
 // As vLLM, SGLang and TensorRT-LLM, their benchmarks and AIConfigurator call them, underscores as hyphens.
 constexpr Meaning kOtherNames[] = {
     {"--model", kModel},
@@ -66,7 +107,8 @@ constexpr Meaning kOtherNames[] = {
     {"--num-gpu", "--gpus"},
     {"--total-gpus", "--gpus"},
     {"--world-size", "--gpus"},
-    {"--gpu", "--gpus"},
+    {"--gpu", "--gpus (how many; which they are says --system h200-hgx)"},
+    {"--gpu", "--set gpus=8 (the scenario says how many)"},
     {"--num-nodes", "--nodes"},
     {"--nnodes", "--nodes"},
     {"--gpu-type", "--system"},
@@ -141,8 +183,8 @@ constexpr Meaning kOtherNames[] = {
     {"--quant", kWeights},
     {"--model-dtype", kWeights},
     {"--weight-dtype", kWeights},
-    {"--kv-cache-dtype", "--set precision.kv=fp8"},
-    {"--kv-dtype", "--set precision.kv=fp8"},
+    {"--kv-cache-dtype", kCacheType},
+    {"--kv-dtype", kCacheType},
     {"--gpu-memory-utilization", kMemory},
     {"--mem-fraction-static", kMemory},
     {"--kv-cache-free-gpu-memory-fraction", kMemory},
@@ -179,6 +221,148 @@ constexpr Meaning kOtherNames[] = {
     {"--api-key", kNothingRuns},
     {"--trust-remote-code", kNothingRuns},
     {"--enforce-eager", kNothingRuns},
+    {"--dry-run", kNothingRuns},
+    {"--goodput", kPercentiles},
+    {"--goodput", kPercentilesOf},
+    {"--sla", kPercentiles},
+    {"--sla", kPercentilesOf},
+    {"--percentile", kPercentiles},
+    {"--percentile", kPercentilesOf},
+    {"--p99", kPercentiles},
+    {"--p99", kPercentilesOf},
+    {"--ttft-p99", kPercentiles},
+    {"--ttft-p99", kPercentilesOf},
+    {"--tpot-p99", kPercentiles},
+    {"--tpot-p99", kPercentilesOf},
+    {"--slo-ttft", "--ttft"},
+    {"--max-ttft", "--ttft"},
+    {"--target-ttft", "--ttft"},
+    {"--ttft-slo", "--ttft"},
+    {"--slo-tpot", "--ttl"},
+    {"--max-tpot", "--ttl"},
+    {"--target-tpot", "--ttl"},
+    {"--tpot-slo", "--ttl"},
+    {"--max-ttl", "--ttl"},
+    {"--arrival-rate", "--rate"},
+    {"--load", "--rate"},
+    {"--users-per-gpu", "--users (of all GPUs together)"},
+    {"--weights", kWeights},
+    {"--weight", kWeights},
+    {"--weight-type", kWeights},
+    {"--fp8", kWeights},
+    {"--fp4", kWeights},
+    {"--nvfp4", kWeights},
+    {"--bf16", kWeights},
+    {"--int8", kWeights},
+    {"--int4", kWeights},
+    {"--kv", kCacheType},
+    {"--kv-type", kCacheType},
+    {"--kv-cache", kCacheType},
+    {"--kv-cache-type", kCacheType},
+    {"--kvp", kSearched},
+    {"--kvp", kSplitCache},
+    {"--kvp", "--set strategies=[helix] (and --set gpus=8: sizes are searched)"},
+    {"--dcp", kSearched},
+    {"--dcp", "--plan dcp:tpa=8,tpf=8,dcp=8 (of a model with fewer KV heads than ranks)"},
+    {"--dcp", "--set strategies=[dcp] (and --set gpus=8: sizes are searched)"},
+    {"--pcp", kSearched},
+    {"--pcp", "--plan allgather_kv:cp=8 (of a prefill)"},
+    {"--prefill-context-parallel-size", kSearched},
+    {"--tpa", kSearched},
+    {"--tpa", kTensor},
+    {"--tpa", kTensorOfScenario},
+    {"--tpf", kSearched},
+    {"--tpf", kTensor},
+    {"--tpf", kTensorOfScenario},
+    {"--dense-tp", kSearched},
+    {"--moe-tp", kSearched},
+    {"--moe-tp-size", kSearched},
+    {"--moe-ep", kSearched},
+    {"--moe-ep-size", kSearched},
+    {"--attention-dp", kSearched},
+    {"--gpus-per-node", "the system says it: shardline list systems, or --nodes 2 for all GPUs of two"},
+    {"--mtp", kDrafts},
+    {"--mtp-num-layers", kDrafts},
+    {"--num-nextn-predict-layers", kDrafts},
+    {"--eagle", kDrafts},
+    {"--drafts", kDrafts},
+    {"--draft-model", kDrafts},
+    {"--speculative", kDrafts},
+    {"--speculative-num-steps", kDrafts},
+    {"--ctx", "--input"},
+    {"--ctx", kContext},
+    {"--ctx-len", "--input"},
+    {"--ctx-len", kContext},
+    {"--seqlen", "--input"},
+    {"--seqlen", kContext},
+    {"--seq-length", "--input"},
+    {"--seq-length", kContext},
+    {"--replicas", "--copies"},
+    {"--replicas", kAllGpus},
+    {"--num-replicas", "--replicas"},
+    {"--num-replicas", "--copies"},
+    {"--num-replicas", kAllGpus},
+    {"--copies", "--replicas"},
+    {"--copies", kAllGpus},
+    {"--disaggregated", kPools},
+    {"--disaggregation-mode", kPools},
+    {"--disagg", kPools},
+    {"--pd", kPools},
+    {"--prefill-gpus", kPools},
+    {"--decode-gpus", kPools},
+    {"--prefix-cache", kPrefixes},
+    {"--prefix-cache-hit-rate", kPrefixes},
+    {"--cache-hit", kPrefixes},
+    {"--cache-hit-rate", kPrefixes},
+    {"--nvlink", kMachine},
+    {"--bandwidth", kMachine},
+    {"--hbm", kMachine},
+    {"--flops", kMachine},
+    {"--version", "--engine \"vllm 0.24.0\" (the engine's; shardline --version says the program's)"},
+    {"--engine-version", "--engine \"vllm 0.24.0\" (its version stands behind its name)"},
+    {"--framework-version", "--engine \"vllm 0.24.0\" (its version stands behind its name)"},
+    {"--model-name", kModel},
+    {"--model-id", kModel},
+    {"--hf", kModel},
+    {"--hf-model", kModel},
+    {"--tokenizer", kModel},
+    {"--scenario", kScenario},
+    {"--config", kScenario},
+    {"-c", kScenario},
+    {"--no-color", kColours},
+    {"--no-colour", kColours},
+    {"--no-colors", kColours},
+    {"--color", kColours},
+    {"--colour", kColours},
+    {"--quiet", kMessages},
+    {"--silent", kMessages},
+    {"--no-progress", kMessages},
+    {"--progress", kMessages},
+    {"--log-level", kMessages},
+    {"--debug", kMessages},
+    {"--verbose", "--json (all numbers of the answer)"},
+    {"--csv", "--out (a folder for files, the frontier as CSV among them)"},
+    {"--csv", "--json (the answer as a document; files are of sweep, simulate and serve)"},
+    {"--yaml", "--save question.yaml (its question)"},
+    {"--plot", "--out"},
+    {"--plot", kFiles},
+    {"--plots", "--out"},
+    {"--plots", kFiles},
+    {"--html", "--out"},
+    {"--html", kFiles},
+    {"--out-dir", "--out"},
+    {"--out-dir", kFiles},
+    {"--outdir", "--out"},
+    {"--outdir", kFiles},
+    {"--jobs", "--threads"},
+    {"-j", "--threads"},
+    {"--num-threads", "--threads"},
+    {"--num-workers", "--threads"},
+    {"list --set", kSetOfList},
+    {"validate --set", kSetOfValidate},
+    {"verify --set", kSetOfVerify},
+    {"calibrate --set", kSetOfCalibrate},
+    {"accuracy --set", kSetOfAccuracy},
 };
 
 }  // namespace

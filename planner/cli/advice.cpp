@@ -63,7 +63,7 @@ std::vector<std::string> advice_on(const std::string& command, const std::string
     if (std::vector<std::string> lines = two_questions(words); !lines.empty()) return lines;
   }
   const bool asks_in_a_line = command == "plan" || command == "serve";
-  if (is_scenario(word) && (command.empty() || asks_in_a_line))
+  if (is_scenario(word) && (command.empty() || command == "plan"))
     return {fmt::format("{} is a scenario: shardline sweep {}", word, shell_word(word))};
   if (command.empty() && word == "version") return {"shardline --version says it"};
   if (command.empty() && among({"run", "predict", "estimate", "optimize", "search", "recommend"}, word))

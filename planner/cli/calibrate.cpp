@@ -144,7 +144,7 @@ void declare(Arguments& a, CalibrateArguments& o) {
   a.add("--system", o.system, "System that was measured: a name or a file").offers(offered_systems).files();
   a.add("--engine", o.engine,
         "In place of a system's kernels: an engine profile's host times, from measured serving")
-      .offers(offered_engines);
+      .offers(offered_engines_by_name);
   a.add("--csv", o.csv, "With --engine: file for every row, measured and predicted").output_file();
   a.flag("--play", o.play, "With --engine: also play the rows request by request (minutes)");
   a.add("-o,--out", o.out, "System file (with --engine: profile) to write, with what was fitted")

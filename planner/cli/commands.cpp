@@ -52,6 +52,18 @@ std::vector<std::string> offered_engines() {
   return names;
 }
 
+std::vector<std::string> offered_engines_by_name() {
+  std::vector<std::string> names;
+  for (const std::string& engine : offered_engines()) names.push_back(engine.substr(0, engine.find(' ')));
+  return names;
+}
+
+std::vector<std::string> offered_questions() {
+  std::vector<std::string> names = offered_models(), scenarios = offered_sweeps();
+  names.insert(names.end(), scenarios.begin(), scenarios.end());
+  return names;
+}
+
 std::vector<std::string> offered_strategies() {
   std::vector<std::string> names{"all"};
   for (const Strategy* s : strategies()) names.emplace_back(s->name);
@@ -79,7 +91,7 @@ void add_engine(Arguments& arguments, EngineOptions& o) {
       .add("--engine", o.engine,
            "Engine that runs the plans, for instance vllm or \"vllm 0.24.0\"; ideal: bare kernels; "
            "default: the scenario's; of plan the one with most measured points of the question")
-      .offers(offered_engines);
+      .offers(offered_engines_by_name);
   arguments.flag("--any-gpus", o.any_gpus, "With an engine: also plans of part of a tray or node");
   arguments.flag("--any-context", o.any_context,
                  "With an engine: also requests longer than the model's maximum");

@@ -18,10 +18,14 @@ extern const Command kPlanCommand, kServeCommand, kSweepCommand, kSimulateComman
 /// What completions offer: names of the catalogues, strategies, and those that have a meaning beside them.
 std::vector<std::string> offered_models();
 std::vector<std::string> offered_systems();
-std::vector<std::string> offered_engines();     // and "ideal"
+std::vector<std::string> offered_engines();  // and "ideal"
+/// The same without versions, as words that a shell completes.
+std::vector<std::string> offered_engines_by_name();
 std::vector<std::string> offered_strategies();  // and "all"
 /// Shipped scenarios, by what they ask: plans to be compared, or what these three commands answer.
 std::vector<std::string> offered_sweeps();
+/// Models, and scenarios that sweep.
+std::vector<std::string> offered_questions();
 std::vector<std::string> offered_thresholds();
 std::vector<std::string> offered_partitions();
 std::vector<std::string> offered_conversations();

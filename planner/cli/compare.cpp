@@ -24,10 +24,8 @@ struct CompareOptions {
   EngineOptions engine;
 };
 
-constexpr std::size_t kWidth = 80;
-
-void print_lines(const std::string& text) { fmt::print("{}", wrapped(text, kWidth, "  ")); }
-void print_under(const std::string& text) { fmt::print("   {}", wrapped(text, kWidth - 3, "     ")); }
+void print_lines(const std::string& text) { fmt::print("{}", wrapped(text, text_width(), "  ")); }
+void print_under(const std::string& text) { fmt::print("   {}", wrapped(text, text_width() - 3, "     ")); }
 
 std::string change(double first, double second) {
   if (!(first > 0)) return "only B";
@@ -90,7 +88,7 @@ void print_collectives(const PlanComparison& c) {
   if (known.empty()) return;
   for (const std::string& fit : known) fits += (fits.empty() ? "" : "; ") + fit;
   fmt::print("{}", fitted(t));
-  fmt::print("  {}", wrapped("priced by: " + fits, kWidth - 2, "    "));
+  fmt::print("  {}", wrapped("priced by: " + fits, text_width() - 2, "    "));
   fmt::print("\n");
 }
 
@@ -113,7 +111,7 @@ void print_verdict(const PlanComparison& c) {
 
 void print(const Study& study, const PlanComparison& c, const std::vector<long long>& copies) {
   print_lines(study.title);
-  fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), kWidth));
+  fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), text_width()));
   print_plan(study, "A", c.first, c.first_times);
   if (const std::string share = share_text(copies[0], c.first.plan.gpus()); !share.empty())
     print_under(share);
@@ -136,7 +134,7 @@ void declare(Arguments& a, CompareOptions& o) {
   a.add("scenario", o.scenario,
         "Scenario file, or the name of a shipped scenario; with --system a model, as of plan")
       .required()
-      .offers(offered_sweeps)
+      .offers(offered_questions)
       .files();
   a.add("--plan", o.plans,
         "Plan text, as sweep prints it; twice; default: the best two of the question of a line")

@@ -176,7 +176,8 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
   if (!saved.empty())
     out += saved_text(saved, api::saved_load_options(asked, a, slo) + settings_beside(asked.plan.question),
                       width);
-  out += saved.empty() ? fmt::format("next, after the same with --save {}:\n", file) : "next:\n";
+  out += saved.empty() ? wrapped(fmt::format("next, after the same with --save {}:", file), width, "  ")
+                       : "next:\n";
   const ServiceQuestion& best = shown.front()->answer.question;
   return out + wrapped_command(
                    api::serve_command(best, slo, file, settings_beside(asked.plan.question)) + " -o out",

@@ -26,7 +26,6 @@ struct ExplainOptions {
   EngineOptions engine;
 };
 
-constexpr std::size_t kWidth = 80;
 constexpr double kNothing = 0.005;  // of an elasticity that is shown as 0
 
 std::string signed_number(double v) { return std::abs(v) < kNothing ? "0" : fmt::format("{:+.2f}", v); }
@@ -55,7 +54,7 @@ std::string interval(double ratio, const ErrorBand& band) {
 
 // Further lines of it stand two columns deeper.
 void print_lines(std::size_t indent, const std::string& text) {
-  const std::string deeper(2, ' '), lines = wrapped(text, kWidth - indent, deeper);
+  const std::string deeper(2, ' '), lines = wrapped(text, text_width() - indent, deeper);
   for (std::size_t at = 0, end = 0; (end = lines.find('\n', at)) != std::string::npos; at = end + 1)
     fmt::print("{}{}\n", std::string(indent, ' '), lines.substr(at, end - at));
 }
@@ -66,7 +65,8 @@ void print_outcome(const Study& study, const Explanation& e) {
 }
 
 void print_bottlenecks(const Explanation& e, const std::string& time) {
-  fmt::print("\nwhat bounds it (behind each: the change of {})\n", time);
+  fmt::print("\n");
+  print_lines(0, fmt::format("what bounds it (behind each: the change of {})", time));
   for (const Bottleneck& b : e.bottlenecks) print_lines(2, b.text);
 }
 
@@ -92,7 +92,8 @@ Table elasticities_table(const Study& study, const Explanation& e, const std::st
 }
 
 void print_elasticities(const Study& study, const Explanation& e, const std::string& time) {
-  fmt::print("\nelasticities: change in %, per 1 % more (nominal 90 %)\n");
+  fmt::print("\n");
+  print_lines(0, "elasticities: change in %, per 1 % more (nominal 90 %)");
   const bool served = std::any_of(e.elasticities.begin(), e.elasticities.end(),
                                   [](const Elasticity& x) { return x.ttft.has_value(); });
   std::vector<Changed> all{Changed::time, Changed::rate};
@@ -135,16 +136,19 @@ void print_rival(const Rival& r, const std::string& time, bool equal_users) {
   if (!never.empty()) print_lines(4, fmt::format("does not, up to {:g}x either way: {}", kMostFactor, never));
 }
 
-std::string rivals_title(const Rivals& r) {
+// `run`: users who run, where others wait; 0: all do.
+std::string rivals_title(const Rivals& r, long long run) {
   if (r.compared == 0) return "there is no other plan on as many GPUs for as many users, or nearly as many";
-  const std::string equal = std::string("on as many GPUs for as many users") +
-                            (r.equal_users ? "" : ", as nearly as their groups share them");
+  const std::string users = run > 0 ? fmt::format("the {} users who run", run) : "as many users";
+  const std::string equal =
+      "on as many GPUs for " + users + (r.equal_users ? "" : ", as nearly as their groups share them");
   if (r.compared == 1) return "the only other plan " + equal;
   return fmt::format("best of {} other plans {}", r.compared, equal);
 }
 
 void print_rivals(const Explanation& e, const std::string& time) {
-  print_lines(0, "\n" + rivals_title(e.rivals));
+  const long long run = e.times.waiting > 0 ? e.simulated.plan.users() : 0;
+  print_lines(0, "\n" + rivals_title(e.rivals, run));
   if (e.rivals.compared > 0 && e.rivals.best.empty()) fmt::print("  none fits\n");
   for (const Rival& r : e.rivals.best) print_rival(r, time, e.rivals.equal_users);
 }
@@ -188,7 +192,7 @@ void print(const Study& study, const Explanation& e, long long copies) {
   fmt::print("{}\n", to_string(e.simulated.plan));
   if (const std::string share = share_text(copies, e.simulated.plan.gpus()); !share.empty())
     print_lines(2, share);
-  fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), kWidth));
+  fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), text_width()));
   if (e.simulated.refusal) print_lines(2, refusal_text(study.study, *e.simulated.refusal));
   print_outcome(study, e);
   print_bottlenecks(e, time);
@@ -201,7 +205,7 @@ void declare(Arguments& a, ExplainOptions& o) {
   a.add("scenario", o.scenario,
         "Scenario file, or the name of a shipped scenario; with --system a model, as of plan")
       .required()
-      .offers(offered_sweeps)
+      .offers(offered_questions)
       .files();
   a.add("--plan", o.plan, "Plan text, as sweep prints it; default: the best of the question of a line");
   a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);

@@ -36,7 +36,9 @@ struct PlanOptions {
 void declare(Arguments& a, PlanOptions& o) {
   a.add("model", o.model,
         "Name of the catalogue, repository on Hugging Face, or path of a config.json or .yaml")
-      .required();
+      .required()
+      .offers(offered_models)
+      .files();
   add_question(a, o.question, true);
   a.add("--save", o.save, "Write the question as a scenario, for sweep, simulate and changes of yours")
       .output_file();

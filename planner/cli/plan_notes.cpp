@@ -10,6 +10,7 @@
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/scenario/titles.hpp"
+#include "planner/serving/pools.hpp"
 #include "reports/terminal.hpp"
 
 namespace shardline::cli {
@@ -23,12 +24,12 @@ long long users_of(const PoolPair& p) {
   return p.whole.decode * (p.decode.plan.users() + p.decode.all_waiting());
 }
 
-// Of those in whole replicas on the GPUs of the question, for as many users or requests as it has, the one
-// that answers most.
+// Of those in whole replicas on the GPUs of the question, or on those that pool_gpus gives to pools, for as
+// many users or requests as it has, the one that answers most.
 const PoolPair* best_pair(const PlanAnswer& a) {
   const PoolPair* most = nullptr;
   for (const PoolPair& p : a.sweep.pools) {
-    if (p.whole.gpus == 0 || p.whole.gpus > a.defaults.most_gpus) continue;
+    if (p.whole.gpus == 0 || p.whole.gpus > most_pool_gpus(a.study)) continue;
     const double carried = p.whole_output_per_s_gpu * p.whole.gpus / static_cast<double>(a.question.output);
     if (users_of(p) < a.question.users || carried < a.question.rate) continue;
     const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
@@ -87,7 +88,8 @@ std::string idle_text(const PlanAnswer& a, std::size_t width) {
 }
 
 std::string pools_text(const PlanAnswer& a, std::size_t width) {
-  if (workload_of(a.study) == nullptr || a.defaults.most_gpus < 2) return "";
+  const int most = workload_of(a.study) != nullptr ? most_pool_gpus(a.study) : 0;
+  if (most < 2) return "";
   const PoolPair* const best = best_pair(a);
   if (best == nullptr)
     return wrapped(fmt::format("separate pools for prompts and answers: no pair {} {}",
@@ -95,7 +97,7 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
                                : a.asked.has_target() ? "meets the target on"
                                : a.question.users > 0 ? "serves these users on"
                                                       : "fits",
-                               gpus_text(a.defaults.most_gpus)),
+                               gpus_text(most)),
                    width, "  ");
   const WholePools& w = best->whole;
   return wrapped(

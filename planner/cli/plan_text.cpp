@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
@@ -101,7 +103,8 @@ std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const s
   return {rank, gpus, users, time, time_range(a, p), rate, memory, plan};
 }
 
-// Plans behind their numbers, or below where that is too wide: they are never cut.
+// Plans behind their numbers, or below where that is too wide: they are never cut. GPUs and users of all
+// copies stand nowhere else, intervals of the first plan below.
 std::string table_text(const PlanAnswer& a, std::size_t width) {
   std::vector<std::string> first = header(a), narrow(first.begin(), first.end() - 1);
   Table wide(first), short_one(narrow);
@@ -118,7 +121,10 @@ std::string table_text(const PlanAnswer& a, std::size_t width) {
     short_one.add(std::move(cells));
   }
   std::string out = wide.text();
-  if (columns_of_lines(out) > width) out = short_one.text() + plans;
+  if (columns_of_lines(out) > width) {
+    constexpr std::array<std::string_view, 2> kLeast{"memory/GPU", kIntervalColumn};
+    out = short_one.text_within(width, kLeast) + wrapped_lines(plans, width);
+  }
   if (misses && a.met)
     out += a.question.rate > 0 ? "  *: does not carry the rate\n" : "  *: misses the target\n";
   return out;
@@ -265,7 +271,7 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (a.plans.empty() && (a.narrower || a.wider)) return out;
   // The same question makes a file that is not there yet: it is on the screen already, and long.
   if (saved.empty())
-    out += fmt::format("next, after the same with --save {}:\n", shell_word(file));
+    out += wrapped(fmt::format("next, after the same with --save {}:", shell_word(file)), width, "  ");
   else if (out.empty())
     out = "next:\n";
   const std::string set = settings_beside(a.question);
@@ -274,7 +280,7 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (!(a.question.users > 0 && copied) && !(a.question.rate > 0))
     add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
   if (!a.plans.empty()) {
-    const std::string plan = shell_word(to_string(a.plans.front().point.plan));
+    const std::string plan = shell_word(to_string(a.plans.front().point.asked()));
     const long long copies = a.plans.front().copies;
     if (a.question.rate > 0 && !no_play(a.study.study, a.plans.front().point.plan))
       add(fmt::format("shardline serve {} --plan {}{} --rate {}{} -o out", shell_word(file),

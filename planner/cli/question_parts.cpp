@@ -12,6 +12,7 @@
 #include "planner/studies/simulated_plan.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
+#include "reports/terminal.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/shell_word.hpp"
 
@@ -59,7 +60,7 @@ AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
   std::vector<long long> copies(plans.size(), 1);
   if (plans.empty()) {
     for (const PlannedPoint* p : best_of(a, wanted)) {
-      plans.push_back(to_string(p->point.plan));
+      plans.push_back(to_string(p->point.asked()));
       copies.push_back(p->copies);
     }
   }
@@ -85,7 +86,8 @@ bool QuestionOptions::given() const {
 void add_question(Arguments& a, QuestionOptions& o, bool required) {
   Argument system =
       a.add("--system", o.system, "System of the catalogue (shardline list systems), or a .yaml file")
-          .offers(offered_systems);
+          .offers(offered_systems)
+          .files();
   Argument input = a.add("--input", o.input, "Tokens of a request: 32768, 32K (which is 32768)");
   if (required) {
     system.required();
@@ -181,6 +183,12 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
           std::move(plans),
           std::move(copies),
           study_with_settings(named, costs, engine, study.study.model.name)};
+}
+
+std::size_t text_width() {
+  constexpr std::size_t kRead = 80, kLeast = 20;
+  const std::size_t width = output_width();
+  return width == 0 ? kRead : std::clamp(width, kLeast, kRead);
 }
 
 std::string share_text(long long copies, int gpus_of_one) {

@@ -1,6 +1,7 @@
 // A question of one line, as plan, explain and compare take it.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -40,6 +41,9 @@ struct AskedStudy {
 AskedStudy asked_study(const std::string& scenario_or_model, const QuestionOptions& line,
                        const std::string& model, std::vector<std::string> plans, std::size_t wanted,
                        const std::string& costs, const EngineOptions& engine);
+
+/// Columns of lines of words: 80, which are read well, or as many as a narrower terminal has.
+std::size_t text_width();
 
 /// "one of 2 copies on 8 GPUs: its users are a copy's share"; empty of a plan that is started once.
 std::string share_text(long long copies, int gpus_of_one);

@@ -35,7 +35,7 @@ void declare(Arguments& a, ServeOptions& o) {
   a.add("scenario", o.scenario,
         "Scenario file, or the name of a shipped scenario; with --system a model, as of plan")
       .required()
-      .offers(offered_sweeps)
+      .offers(offered_questions)
       .files();
   a.add("--plan", o.plan, "Plan text, as plan and sweep print it; default: the best of the line's answer");
   a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);
@@ -63,7 +63,8 @@ void declare(Arguments& a, ServeOptions& o) {
   a.add("--prefill", o.prefill,
         "Plan of a pool of its own for prompts (vLLM): --plan then decodes what that one hands over");
   a.add("--prefill-system", o.prefill_system, "System that it is on (default: the one that --plan is on)")
-      .offers(offered_systems);
+      .offers(offered_systems)
+      .files();
   a.add("--prefill-replicas", o.prefill_replicas, "Copies of the plan that prefills").range(1, 1024);
   a.add("--prefill-knob", o.prefill_knobs, "NAME=VALUE: an option of its engine; again for more").each();
   a.add(

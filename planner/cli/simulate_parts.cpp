@@ -243,7 +243,7 @@ namespace {
 std::string first_token_text(const Study& study, const Plan& plan, const PlanTimes& t) {
   if (!t.served()) return "";
   ServedWorkload load = *workload_of(study);
-  load.users = plan.users();
+  load.users = std::llround(t.users);
   const auto range = preempts(study.study, plan, load)
                          ? std::nullopt
                          : served_ttft_error(*study.study.engine, load.equal_lengths,
@@ -257,10 +257,12 @@ std::string first_token_text(const Study& study, const Plan& plan, const PlanTim
 std::string outcome_text(const Study& study, const Plan& plan, const PlanTimes& t) {
   const ErrorRange off = t.served() ? served_time_error(*study.study.engine, t.errors) : time_error(t.errors);
   const bool prefill = study.study.batch.kind() == StepKind::prefill;
+  const std::string wait = t.waiting > 0 ? fmt::format(", {:.0f} of whom wait", t.waiting) : "";
   return fmt::format(
-      "{} {} ({}){}, {} {}, {}", time_name(study, t), to_string(t.time()), range_text(off),
+      "{} {} ({}){}, {} {}, {}{}", time_name(study, t), to_string(t.time()), range_text(off),
       first_token_text(study, plan, t), rate_text(study, t.tokens_per_s_gpu), rate_name(study),
-      prefill ? requests_on(t.users, plan.gpus()) : users_on(fmt::format("{:.0f}", t.users), plan.gpus()));
+      prefill ? requests_on(t.users, plan.gpus()) : users_on(fmt::format("{:.0f}", t.users), plan.gpus()),
+      wait);
 }
 
 void print_misfit(const Study& study, const SimulatedPlan& simulated) {

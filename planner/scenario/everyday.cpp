@@ -160,6 +160,8 @@ std::string plain(std::string name) {
 
 std::vector<std::string> said_as(std::span<const EngineKey> keys, std::string_view key, const char* who) {
   const std::string name = plain(std::string(key));
+  if (name.find_first_not_of("0123456789") == std::string::npos)  // {users: 64,128} has a key 128
+    return {"numbers of a list stand in brackets: [64, 128]"};
   const auto known =
       std::find_if(keys.begin(), keys.end(), [&](const EngineKey& k) { return name == k.name; });
   if (known == keys.end()) return {};

@@ -1,6 +1,7 @@
 #include "planner/scenario/scenario_parts.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -38,6 +39,32 @@ std::vector<int> read_token_counts(const Reader& r, int lowest, int highest) {
   return out;
 }
 
+namespace {
+
+// Whether a value is several numbers without the brackets of a list, "64,128" and "64 128"; then it is told.
+bool told_of_brackets(const Reader& r) {
+  constexpr const char* kDigits = "0123456789";
+  const std::string text = r.is_scalar() ? r.text() : "";
+  if (text.empty() || text.find_first_not_of("0123456789,; ") != std::string::npos) return false;
+  std::vector<std::string> numbers;
+  for (std::size_t at = 0; (at = text.find_first_of(kDigits, at)) != std::string::npos;) {
+    const std::size_t end = std::min(text.find_first_not_of(kDigits, at), text.size());
+    numbers.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  if (numbers.size() < 2) return false;
+  std::string detail = fmt::format("a list is written [{}]", fmt::join(numbers, ", "));
+  const bool thousands =
+      std::all_of(numbers.begin() + 1, numbers.end(), [](const std::string& n) { return n.size() == 3; });
+  if (thousands && text.find_first_of("; ") == std::string::npos)
+    detail += fmt::format(", and one number {}", fmt::join(numbers, ""));
+  r.fault(fmt::format("{}: expected an integer or a list of them, found {}", r.path(), text),
+          {std::move(detail)});
+  return true;
+}
+
+}  // namespace
+
 std::vector<int> read_counts(const Reader& r, int highest, int lowest) {
   std::vector<int> out;
   bool reversed = false;
@@ -63,7 +90,7 @@ std::vector<int> read_counts(const Reader& r, int highest, int lowest) {
     r.no_other_keys();
     for (int n = from; n <= to; n = doubles ? 2 * n : n + step) out.push_back(n);
   } else {
-    out.push_back(static_cast<int>(r.integer(lowest, highest)));
+    out.push_back(told_of_brackets(r) ? lowest : static_cast<int>(r.integer(lowest, highest)));
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());

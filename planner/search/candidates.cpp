@@ -36,8 +36,7 @@ Fit fit_of(const Case& c, const SearchOptions& o, const Plan& plan) {
 
 // Whether users beyond the batches that fit are served, too: the largest that fits runs, the others wait.
 bool runs_full(const Case& c, const SearchOptions& o, const Plan& plan, const Fit& fit) {
-  return o.queues && fit.largest >= std::max(1, least_batch(c, plan)) &&
-         static_cast<double>(fit.largest) * plan.in_flight * plan.dp >= o.least_users;
+  return o.queues && fit.largest >= std::max(1, least_batch(c, plan));
 }
 
 // The batches of a plan that fit and serve enough, all of them counted, then the first one that does not fit,
@@ -58,7 +57,9 @@ std::vector<Candidate> candidates_of_batches(const Case& c, const SearchOptions&
   const std::uint64_t idle = std::clamp(at_least(least), u.first, u.last) - u.first;
   std::uint64_t misfits = valid - (u.last - u.first);
   std::vector<Candidate> out;
-  if (misfits > 0 && runs_full(c, o, plan, fit)) {
+  // Of batches that nobody asked for, only as many users count as run.
+  const bool enough = static_cast<double>(fit.largest) * plan.in_flight * plan.dp >= o.least_users;
+  if (misfits > 0 && enough && runs_full(c, o, plan, fit)) {
     const bool listed = u.last > u.first && o.batches[u.last - 1] == fit.largest;
     if (!listed)
       out.push_back({plan, u.last, u.last + 1, u.order + (u.last - u.first), u.baseline, fit.largest});

@@ -46,6 +46,12 @@ struct Point {
   Seconds burst{0};  // mean TTFT of users who all come at once, where a workload is served
   /// Users beside the plan's batch, in each attention group, who find no room in memory and wait.
   int waiting = 0;
+  /// The plan of all of its users: what to ask for, so that the same number of them waits.
+  Plan asked() const {
+    Plan out = plan;
+    out.batch += waiting;
+    return out;
+  }
   /// Users of the deployment who wait so.
   long long all_waiting() const { return plan.users() / plan.batch * waiting; }
 };

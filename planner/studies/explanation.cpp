@@ -32,11 +32,13 @@ struct Neighbours {
   std::string why;
 };
 
+// Where some users wait, they do beside the changed plan, too.
 std::optional<ChangedStudy> neighbour(const Study& study, const Plan& plan, Knob knob, double factor,
                                       std::string& why) {
   std::optional<ChangedStudy> out = changed(study, plan, knob, factor);
   if (!out) return out;
-  if (auto reason = cannot_run(out->study, out->plan)) {
+  const bool waits = running(study, plan) != plan;
+  if (auto reason = cannot_run(out->study, waits ? running(out->study, out->plan) : out->plan)) {
     why = *reason;
     return std::nullopt;
   }
@@ -308,15 +310,18 @@ Explanation explain(const Study& study, const Plan& plan, const std::vector<std:
   out.simulated = simulate_plan(study, evaluator, plan);
   if (auto note = waiting_note(out.simulated)) out.simulated.narrow.push_back(std::move(*note));
   if (out.simulated.misfit) return out;
-  const Plan& priced = out.simulated.plan;
-  out.times = times_of(study, priced);
+  // Whoever waits is in its times and in what changes them. TPOT falls where fewer users run, so that by it
+  // plans are compared for those who do.
+  const Plan& runs = out.simulated.plan;
+  const Plan& asked = out.simulated.served ? out.simulated.asked : runs;
+  out.times = times_of(study, asked);
   begin(0);
-  out.elasticities = elasticities_of(study, priced, out.without, advance);
+  out.elasticities = elasticities_of(study, asked, out.without, advance);
   out.bottlenecks = bottlenecks_of(study, out.simulated, out.elasticities);
   begin(1);
-  out.rivals = rivals_of(study, priced, out.times, advance);
+  out.rivals = rivals_of(study, runs, asked == runs ? out.times : times_of(study, runs), advance);
   begin(2);
-  out.purchases = purchases_of(study, priced, out.times, settings, systems, with, out.unmeasured, advance);
+  out.purchases = purchases_of(study, asked, out.times, settings, systems, with, out.unmeasured, advance);
   return out;
 }
 

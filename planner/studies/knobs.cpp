@@ -217,8 +217,16 @@ std::optional<std::string> cannot_run(const Study& study, const Plan& plan) {
   return does_not_fit(study.study, memory_use(study.study, plan));
 }
 
-PlanTimes times_of(const Study& study, const Plan& plan, double times) {
+Plan running(const Study& study, Plan plan) {
+  if (!study.sweep().search.queues || !is_served(study, plan)) return plan;
+  const int room = largest_batch(with_room(study.study), plan, plan.batch);
+  if (room >= std::max(1, least_batch(study.study, plan))) plan.batch = room;
+  return plan;
+}
+
+PlanTimes times_of(const Study& study, const Plan& asked, double times) {
   const Case& c = study.study;
+  const Plan plan = running(study, asked);
   const AllReduceRule rule = study.sweep().search.all_reduce;
   Evaluator e(c, rule);
   const Breakdown b = break_down(e, plan);
@@ -238,8 +246,10 @@ PlanTimes times_of(const Study& study, const Plan& plan, double times) {
   out.tokens_per_s_gpu = m.tokens_per_s_gpu;
   if (!is_served(study, plan)) return out;
   ServedEvaluator evaluator(c, rule);
-  const ServedPlan got = served_by(study, plan, evaluator);
+  const ServedPlan got = served_by(study, asked, evaluator);
   if (!got.serves()) return out;
+  out.users = static_cast<double>(asked.users());
+  out.waiting = static_cast<double>(asked.users() - plan.users());
   out.tpot = got.served.tpot * times;
   out.ttft = got.served.ttft * times;
   out.tokens_per_s_gpu = got.output_per_s_gpu / times;
@@ -255,7 +265,7 @@ Seconds time_of(const Study& study, const Plan& plan, double times) {
     if (const ServedPlan got = served_by(study, plan, evaluator); got.serves())
       return got.served.tpot * times;
   }
-  return Evaluator(study.study, rule).simulate(plan) * times;
+  return Evaluator(study.study, rule).simulate(running(study, plan)) * times;
 }
 
 }  // namespace shardline

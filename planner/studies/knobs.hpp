@@ -47,7 +47,8 @@ struct PlanTimes {
   Seconds step;                 // TTL of a step that decodes, TTFT of a prefill, bare of prompts beside it
   Seconds tpot, ttft;           // of a served workload; 0: none is served
   double tokens_per_s_gpu = 0;  // decoded, of answers, or new tokens of a prefill
-  double users = 0;             // at once; of a prefill its requests
+  double users = 0;             // at once, those who wait too; of a prefill its requests
+  double waiting = 0;           // of these, for whom memory has no room
   ErrorTerms errors;            // of the step, of TPOT and of the rate; in parts of each
   ErrorTerms ttft_errors;       // of a served TTFT
   double extrapolated = 0;      // part of the step that is extrapolated or assumed
@@ -56,11 +57,16 @@ struct PlanTimes {
   /// What plans are compared by: TPOT where a workload is served, else the step.
   Seconds time() const { return served() ? tpot : step; }
 };
-/// The plan must pass check and fit; of a chain its parts are listed.
+/// The plan that runs of one that is asked for: under an engine that serves a workload the largest batch that
+/// memory has room for, whose other users wait; itself where all run, where nobody would, and where nothing
+/// is served.
+Plan running(const Study& study, Plan asked);
+/// Of a served workload with the wait of users that memory has no room for. The plan must pass check, and
+/// running() of it must fit; of a chain its parts are listed.
 PlanTimes times_of(const Study& study, const Plan& plan, double times = 1);
 /// PlanTimes::time() alone, which is much faster.
 Seconds time_of(const Study& study, const Plan& plan, double times = 1);
-/// Why the plan cannot run there: impossible, or it does not fit.
+/// Why the plan cannot run there with all of its users: impossible, or it does not fit.
 std::optional<std::string> cannot_run(const Study& study, const Plan& plan);
 
 }  // namespace shardline

@@ -158,7 +158,7 @@ bool meets(const PlanAnswer& a) {
 
 void simulate_best(PlanAnswer& a) {
   Evaluator e(a.study.study, a.study.sweep().search.all_reduce);
-  SimulatedPlan s = simulate_plan(a.study, e, a.plans.front().point.plan);
+  SimulatedPlan s = simulate_plan(a.study, e, a.plans.front().point.asked());
   a.best = BestPlan{s.breakdown, s.memory, s.served, std::move(s.narrow)};
 }
 

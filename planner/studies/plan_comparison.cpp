@@ -58,8 +58,9 @@ PlanComparison compare_plans(const Study& study, Evaluator& a, Evaluator& b, con
   const bool fit = !out.first.misfit && !out.second.misfit;
   if (fit) add_times(out.rows, out.first.breakdown, out.second.breakdown);
   add_memory(out.rows, out.first.memory, out.second.memory);
-  if (!out.first.misfit) out.first_times = times_of(study, out.first.plan);
-  if (!out.second.misfit) out.second_times = times_of(study, out.second.plan);
+  const auto times = [&](const SimulatedPlan& s) { return times_of(study, s.served ? s.asked : s.plan); };
+  if (!out.first.misfit) out.first_times = times(out.first);
+  if (!out.second.misfit) out.second_times = times(out.second);
   if (!fit) return out;
   const PlanTimes &x = out.first_times, &y = out.second_times;
   out.time_ratio = y.time() / x.time();

@@ -31,7 +31,7 @@ void compare(Purchase& p, const PlanTimes& own, FitErrors errors) {
 }
 
 Purchase priced(Purchase p, const Study& study, const PlanTimes& own, double times, FitErrors errors) {
-  if (auto reason = cannot_run(study, p.plan)) {
+  if (auto reason = cannot_run(study, own.waiting > 0 ? running(study, p.plan) : p.plan)) {
     p.why = *reason;
     return p;
   }
@@ -52,6 +52,7 @@ Purchase more_memory(const Study& study, const Plan& plan, const PlanTimes& own)
     out.why = "no larger batch fits";
     return out;
   }
+  if (own.waiting > 0) return priced(std::move(out), larger, own, 1, FitErrors::shared);  // fewer wait
   out.plan.batch =
       std::max(plan.batch, static_cast<int>(static_cast<long long>(plan.batch) * after / before));
   if (out.plan.batch == plan.batch) {

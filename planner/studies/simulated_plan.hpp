@@ -51,7 +51,7 @@ Plan possible_plan(const Study& study, const std::string& text);
 SimulatedPlan simulate_plan(const Study& study, Evaluator& evaluator, Plan plan);
 
 /// Of a plan that was asked for with more requests than memory has room for: that those are not what is
-/// described, for answers about a step alone. Nothing where all run.
+/// described, where nothing but its steps is. Nothing where all run, and where their wait is in its TTFT.
 std::optional<Diagnostic> waiting_note(const SimulatedPlan& s);
 
 }  // namespace shardline

@@ -123,7 +123,8 @@ struct Program {
   bool patient = false;    // after a signal it ends by itself, however long that takes: it keeps measurements
   /// Options as other tools call them, and their names here, perhaps with more after a space: said where one
   /// is not known and the command has the other. A meaning that begins with no hyphen is a sentence, said of
-  /// every command. Underscores and capitals are taken for hyphens and small letters.
+  /// every command, or of the one that stands before the option, "list --set". Underscores and capitals are
+  /// taken for hyphens and small letters.
   std::span<const Meaning> other_names = {};
   Advice advice = nullptr;
 };

@@ -59,7 +59,8 @@ void refuse_unknown_options(const Program& program, const ProgramText& text, int
     if (!name.starts_with("-") || std::find(names.begin(), names.end(), name) != names.end() ||
         std::find(shorter.begin(), shorter.end(), name) != shorter.end())
       continue;
-    const std::optional<std::string> other = name_here(program.other_names, names, name);
+    std::optional<std::string> other = name_here(program.other_names, names, command->name + " " + name);
+    if (!other) other = name_here(program.other_names, names, name);
     if (!other && !name.starts_with("--")) continue;  // CLI11 knows several letters behind one hyphen
     faults.push_back({{},
                       fmt::format("unknown option {} of {}", name, command->name),

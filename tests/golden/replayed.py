@@ -116,6 +116,48 @@ def follow_whole_paths():
         fail(f"another answer from another folder: {found} for {plan}")
 
 
+def measured(command, document):
+    """Users of one copy, TPOT and TTFT of a document, in the place where the command has them."""
+    if command == "sweep":
+        points = [p["point"] for p in document["models"][0]["meeting"]]
+        return [(p["requests"], p["tpot_s"]["value"], p["ttft_s"]["value"]) for p in points]
+    served = document["served"] if command != "compare" else document["plans"][0]["served"]
+    return [(served["users"], served["tpot_s"]["value"], served["ttft_s"]["value"])]
+
+
+def follow_waiting():
+    """Where memory does not hold all users, all of them are asked for by the commands that plan names next, and by explain and
+    compare of the line itself: with the same numbers."""
+    large = ["llama-3.1-70b", "--system", "h200-hgx", "--gpus", "8", "--input", "32K", "--output", "1K", "--users", "128"]
+    small = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "8K", "--output", "256", "--users", "400"]
+    capped = [*large, "--engine", "vllm", "--ttl", "1 s"]
+    for line, waits in ((large, True), (small, True), (capped, False)):
+        said, first = (subprocess.run([BINARY, "plan", *line, "--save", "waits.yaml", *more], capture_output=True, text=True,
+                                      stdin=subprocess.DEVNULL) for more in ([], ["--json"]))
+        if said.returncode != 0 or first.returncode != 0:
+            fail(said.stderr + first.stderr)
+        plan = json.loads(first.stdout)["plans"][0]
+        best = plan["point"]
+        if best["waiting"] == 0 and waits:
+            fail(f"nobody waits in {line}")
+        asked = (best["requests"], best["tpot_s"]["value"], best["ttft_s"]["value"])
+        text = said.stdout[said.stdout.index("\nnext"):]
+        named = {c.split()[1]: c for c in re.findall(r"^  (shardline (?:.*\\\n)*.*)$", text, re.MULTILINE)}
+        if set(named) != {"simulate", "explain"} | ({"sweep"} if plan["copies"]["count"] == 1 else set()):
+            fail(f"commands of plan: {text}")
+        more = {f"{c} of the line": f"shardline {c} " + " ".join(f"'{a}'" for a in line) for c in ("explain", "compare")}
+        for name, command in {**named, **more}.items():
+            shell(command.replace(" -o out", "") + " --json > answer.json")
+            found = measured(name.split()[0], json.load(open("answer.json")))
+            if not any(users == asked[0] and all(abs(a / b - 1) < 1e-9 for a, b in zip(times, asked[1:]))
+                       for users, *times in found):
+                fail(f"{command}: {found} for {asked} of plan")
+        text = subprocess.run([BINARY, "explain", *line], capture_output=True, text=True).stdout
+        if best["waiting"] > 0 and (f"{best['waiting']} of whom wait" not in " ".join(text.split())
+                                    or "best of" in text and "users who run" not in text):
+            fail(f"explain does not say who waits: {text}")
+
+
 def follow_served():
     """serve_command of a document plays what was found, as a shell reads it, from another folder than the trace's."""
     saved = "it's $HOME; `touch ran`.yaml"
@@ -148,6 +190,7 @@ def main():
         follow_plan()
         follow_saved()
         follow_whole_paths()
+        follow_waiting()
         follow_served()
         first = subprocess.run([BINARY, "sweep", scenario, "-o", out, "--set", "device.memory.bandwidth=7 TB/s"],
                                capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -123,7 +123,27 @@ def room():
     require(all(len(line) <= COLUMNS for line in narrow.split(b"\n")), "a line above 80 columns")
 
 
+def narrow_terminals():
+    """Tables of plans, explanations and comparisons take the terminal that there is: only a word is longer than its line."""
+    line = [*PLAN[1:-2], "--rate", "60/s"]
+    asked = {"plan": ["plan", *line], "plan of users": ["plan", *PLAN[1:-2], "--users", "2000"], "explain": ["explain", *line],
+             "compare": ["compare", *line], "prefill": ["plan", *PLAN[1:-4]]}
+    for name, arguments in asked.items():
+        whole = in_pipes(arguments)[0].decode()
+        for columns in (80, 79, 60, 40):
+            text = in_pipes(arguments, COLUMNS=str(columns))[0].decode()
+            wide = [row for row in text.split("\n") if len(row) > columns and len(row.rstrip("\\").split()) > 2]
+            require(not wide, f"{name} at {columns} columns: {wide}")
+            # Nothing but what the table says is left out of it.
+            for word in ("GPUs", "users", "requests/s", "TTFT", "kernels'") if "left out" not in text else ():
+                require((word in whole) == (word in text), f"{name} at {columns} columns: {word}\n{text}")
+        shown = on_terminal(arguments, ["stdout"], COLUMNS="60")
+        require(COLOUR.sub(b"", shown).replace(b"\r", b"").decode() == in_pipes(arguments, COLUMNS="60")[0].decode(),
+                f"{name}: a terminal gets other lines than a pipe of as many columns")
+
+
 if __name__ == "__main__":
     widths(colours())
     progress()
     room()
+    narrow_terminals()

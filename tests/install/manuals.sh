@@ -83,6 +83,22 @@ for shell in bash fish; do
   mkdir -p "a folder"; touch "a file.yaml"
   offers $shell sweep -o "a" "a folder$([ $shell = fish ] && echo / || true)"
   offers $shell sweep "a" "a file.yaml"
+  offers $shell plan llama-3.1-7 llama-3.1-70b
+  offers $shell explain llama-3.1-7 llama-3.1-70b
+  offers $shell explain helix helix_gb200_1m
+  offers $shell plan "a" "a file.yaml"
+  mkdir -p folder; touch folder/own.yaml
+  for command in plan explain compare serve evaluate calibrate; do
+    offers $shell $command --system ./fo ./folder$([ $shell = fish ] && echo / || true)
+    offers $shell $command --system folder/o folder/own.yaml
+    offers $shell $command --system gb2 gb200-nvl72
+  done
+  # A version behind the name of an engine would be a word of its own.
+  for command in plan sweep calibrate; do
+    of_$shell $command --engine "" > found
+    for engine in vllm sglang trtllm; do grep -qx $engine found || fail "$shell: no $engine of $command"; done
+    ! grep -q '[0-9]\.[0-9]' found || { cat found; fail "$shell offers versions of engines as words"; }
+  done
   of_$shell sweep -o "a" > found
   ! grep -q yaml found || fail "$shell offers files where folders are taken"
 done
