@@ -160,7 +160,7 @@ void put_vllm_exchange(Deployment& d, const Case& c, const Plan& p) {
   put(d.options, "--all2all-backend", gathers ? "allgather_reducescatter" : kernels);
   if (gathers || !few) return;
   put_queue_pairs(d, dispatch_room(c, p));
-  const int machine = launch::gpus_per_machine(c.system);
+  const int machine = gpus_per_machine(c.system);
   if (machine >= c.system.fabric.gpus_per_node || p.ranks_per_stage() <= machine) return;
   put(d.environment, "VLLM_DEEPEP_LOW_LATENCY_USE_MNNVL", 1);
   put(d.environment, "VLLM_DEEPEP_BUFFER_SIZE_MB", 0LL);

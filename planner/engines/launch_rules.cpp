@@ -192,6 +192,19 @@ Complaint part_of_tray(const Case& c, const Plan& p) {
                      argument_name("any-gpus"));
 }
 
+Complaint no_machines(const Case& c, const Plan& p,
+                      std::optional<Machines> (*machines)(const Case&, const Plan&)) {
+  if (machines(c, p)) return std::nullopt;
+  const int most = gpus_per_machine(c.system), gpus = p.gpus(), parts = p.dp > 1 ? p.dp : p.pp;
+  const std::string plan =
+      parts > 1 ? fmt::format("{} {} of {} GPUs", parts, p.dp > 1 ? "groups" : "stages", gpus / parts)
+                : fmt::format("{} GPUs", gpus);
+  if (gpus % most == 0)
+    return fmt::format("{}: neither whole machines of {} to each nor whole ones to each machine", plan, most);
+  return fmt::format("{} fill machines of {} unequally: {} or {} GPUs", plan, most, gpus / most * most,
+                     (gpus / most + 1) * most);
+}
+
 Complaint other_expert_tokens(const Case& c, const Plan& p) {
   if (!groups_share_experts(c, p)) return std::nullopt;
   const TokenExchange& e = c.engine->tokens_to_experts;

@@ -71,17 +71,21 @@ LaunchOptions with_address(const Server& s) {
 
 // What differs between machines, as a bash array.
 std::string of_machine(const Server& s) {
-  const int n = machines(s), dp = s.plan.dp;
-  const bool whole_groups = dp > 1 && dp % n == 0;
+  const Machines m = machines_of(s);
+  const int group = s.plan.gpus() / s.plan.dp;
   std::string all, others = "--headless";
-  if (whole_groups) {
+  if (s.plan.dp > 1 && group <= m.each) {
+    const int each = m.each / group, last = m.last / group;
+    const std::string here = each == last
+                                 ? std::to_string(each)
+                                 : fmt::format("$((NODE_RANK < {} ? {} : {}))", m.count - 1, each, last);
     all = fmt::format(
         R"(--data-parallel-size-local {} --data-parallel-address "$HEAD_ADDR" --data-parallel-rpc-port {})",
-        dp / n, kRpcPort);
-    others += fmt::format(" --data-parallel-start-rank $((NODE_RANK * {}))", dp / n);
+        here, kRpcPort);
+    others += fmt::format(" --data-parallel-start-rank $((NODE_RANK * {}))", each);
   } else {
     all = fmt::format(R"(--nnodes {} --node-rank "$NODE_RANK" --master-addr "$HEAD_ADDR" --master-port {})",
-                      n, kDistributedPort);
+                      m.count, kDistributedPort);
   }
   return fmt::format(
       "NODE=({})\nif [ \"$NODE_RANK\" = 0 ]; then\n  NODE+=(--host 0.0.0.0 --port \"$PORT\")\nelse\n"

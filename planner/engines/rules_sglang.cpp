@@ -125,18 +125,6 @@ Complaint cp_ranks(const Case& c, const Plan& p) {
   return fmt::format("{} of sparse attention on {} ranks", c.model.name, p.ranks_per_stage());
 }
 
-// entrypoints/engine.py, _calculate_rank_ranges: stages per node and nodes per stage are whole numbers, by
-// integer division.
-Complaint nodes(const Case& c, const Plan& p) {
-  const int tray = c.system.fabric.gpus_per_tray(), gpus = p.gpus(), tp = p.ranks_per_stage();
-  if (gpus <= tray) return std::nullopt;
-  const int nodes = (gpus + tray - 1) / tray;
-  const int stages = std::max(p.pp / nodes, 1), of_stage = std::max(nodes / p.pp, 1);
-  const bool all_stages = nodes % of_stage == 0 && stages * (nodes / of_stage) == p.pp;
-  if (all_stages && tp % of_stage == 0) return std::nullopt;
-  return fmt::format("{} stages of {} ranks on {} nodes of {}", p.pp, tp, nodes, tray);
-}
-
 // The layers that it can interleave are those of DeepSeek's, Qwen3's and MiMo-V2's classes; they hand no
 // choice of tokens from one layer to the next.
 Complaint two_batch_model(const Case& c, const Plan& p) {
@@ -352,8 +340,12 @@ constexpr LaunchRule kPlans[]{
     {"two_batch_step", "two halves of a batch overlap in steps that decode alone or prefill alone",
      "sgl-project/sglang python/sglang/srt: batch_overlap/operations_strategy.py:87-101@49e384ce9d",
      two_batch_step},
-    {"nodes", "a node holds whole stages, or a stage whole nodes",
-     "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d", nodes},
+    {"nodes",
+     "a node holds whole stages, or a stage whole nodes, as many ranks on each; here one node is filled "
+     "after "
+     "the other, as was priced",
+     "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d",
+     [](const Case& c, const Plan& p) { return no_machines(c, p, sglang_machines); }},
     kSglangDraftModel,
     kSglangDraftStages,
     kSglangDraftMixed,
@@ -379,6 +371,7 @@ const LaunchRules kSglangRules{
     .version = "0.5.14",
     .title = "SGLang",
     .layout = layout,
+    .machines = sglang_machines,
     .features = kFeatures,
     .cases = kCases,
     .unpriced = kUnpriced,

@@ -198,6 +198,13 @@ constexpr LaunchRule kPlans[]{
      "vllm-project/vllm vllm/v1/attention/backend.py:752, vllm/v1/worker/cp_utils.py:39-44@ee0da84ab9",
      [](const Case&, const Plan& p) { return missing_feature(kVllmRules, p); }},
     kWholeTrays,
+    {"nodes",
+     "machines have equal parts of a server, or whole groups of data parallelism each, and groups above a "
+     "machine whole machines; here one machine is filled after the other, as was priced",
+     "vllm-project/vllm vllm/engine/arg_utils.py:1908-1940, "
+     "docs/serving/expert_parallel_deployment.md:96-116@ee0da84ab9; vllm/config/parallel.py, "
+     "nnodes_within_dp and local_world_size, near v0.24.0",
+     [](const Case& c, const Plan& p) { return no_machines(c, p, vllm_machines); }},
     {"heads", "TP divides the query heads", "vllm-project/vllm vllm/config/model.py:1165@ee0da84ab9",
      [](const Case& c, const Plan& p) { return uneven_heads(c, p.tpa); }},
     {"kv_heads", "TP divides the KV heads, or is a multiple of them and copies them",
@@ -343,6 +350,7 @@ const LaunchRules kVllmRules{
     .version = "0.24.0",
     .title = "vLLM",
     .layout = layout,
+    .machines = vllm_machines,
     .features = kFeatures,
     .cases = kCases,
     .unpriced = kUnpriced,

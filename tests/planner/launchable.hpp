@@ -110,6 +110,7 @@ inline void accepts_drafts_of_three(Case& c) { accepts_drafts(c), c.model.drafts
 inline void prefills(Case& c) { c.batch = prefill_batch({{0, 32'768}}); }
 inline void is_served(Case& c) { c.served = {8'192, 1'024}; }
 inline void mixes(Case& c) { c.batch.prefill = {{0, 1'000}}; }
+inline void any_gpus(Case& c) { c.any_gpus = true; }
 inline void of_two_blocks(Case& c) { c.batch = decode_batch(64); }
 inline void beyond_the_model(Case& c) { c.batch = decode_batch(c.model.max_context + 1); }
 inline void at_the_most(Case& c) { c.batch = decode_batch(c.model.max_context); }

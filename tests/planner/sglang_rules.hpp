@@ -164,7 +164,10 @@ inline const std::vector<RuleCase> kSglang{
      {kL70, kGb, "pipeline:pp=3,tpa=4,tpf=4", twelves}},
     {"nodes",  // two nodes of 8, of which each gets one stage of three
      {kL70, kH100, "pipeline:pp=3,tpa=4,tpf=4", [](Case& c) { twelves(c), c.any_gpus = true; }},
-     {kL70, kH100, "pipeline:pp=2,tpa=6,tpf=6", [](Case& c) { twelves(c), c.any_gpus = true; }}},
+     {kL70, kH100, "pipeline:pp=3,tpa=8,tpf=8"}},
+    {"nodes",  // 6 of each node are not the 8 and 4 that were priced; trays are alike
+     {kL70, kH100, "pipeline:pp=2,tpa=6,tpf=6", [](Case& c) { twelves(c), c.any_gpus = true; }},
+     {kL70, kGb, "pipeline:pp=2,tpa=6,tpf=6", [](Case& c) { twelves(c), c.any_gpus = true; }}},
     {"draft_model",
      {kM3, kGb, "tensor:tpa=4,ep=4,drafts=2", accepts_drafts},
      {kM3, kGb, "tensor:tpa=4,ep=4", accepts_drafts}},
