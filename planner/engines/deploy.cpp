@@ -208,6 +208,14 @@ long long whole_pages(const Case& c, long long tokens) {
   return (tokens + page - 1) / page * page;
 }
 
+// DeepSeek-V4's experts in MXFP4 on Hopper: its cookbook names the kernels, which no default there is known
+// to choose (sgl-project/sglang pull requests 24816 and, of the cookbook, 23966 and 25923 of May 2026: Marlin
+// does not start DeepSeek-V4-Pro over 8 ranks).
+bool widens_v4_experts(const Case& c) {
+  return has_compression(c.model) && c.precision.of(Module::experts).weights == Dtype::mxfp4 &&
+         architecture_of(c.system.device) == Architecture::hopper;
+}
+
 }  // namespace
 
 int tensorrt_llm_block(const Case& c) { return block_of("trtllm", c).value_or(c.kv_block); }
@@ -272,6 +280,7 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   // moe_dense_tp_size; srt/layers/dp_attention.py).
   if (p.dp > 1 && has_dense(c.model) && has_experts(c.model) && dense_ffn_ranks(p) == 1)
     put(o, "--moe-dense-tp-size", 1);
+  if (widens_v4_experts(c)) put(o, "--moe-runner-backend", "flashinfer_mxfp4");
   put_sglang_exchange(d, c, p);
   if (p.pp > 1 && c.batch.kind() == StepKind::prefill)
     d.notes.emplace_back(
