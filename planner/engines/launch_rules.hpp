@@ -117,9 +117,11 @@ Complaint uneven_experts(const Case& c, int ep);
 /// Several stages of a model whose class runs in one alone, by a list of such classes and where that is said.
 Complaint more_stages(const Case& c, const Plan& plan, std::span<const ReadArchitecture> of_one);
 
-/// Ranks over which matrices are cut.
+/// Ranks over which matrices are cut, and which layers of several of them an engine asks: queries, keys and
+/// values, and the first two of a network with a gate. What reads a row's parts behind them is asked always.
 struct Cuts {
   int attention = 1, dense = 1, experts = 1, shared = 1;
+  bool qkv = true, gate_up = true;
 };
 /// Block FP8 has a scale per 128 x 128 elements: blocks that a cut goes through. Of other types, too, whose
 /// kernels take whole multiples of 128 rows and columns.

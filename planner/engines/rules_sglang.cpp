@@ -149,7 +149,9 @@ Cuts cuts_of(const Case& c, const Plan& p) {
   // stage where these are gathered (models/deepseek_v2.py).
   const bool sends = p.dp > 1 || p.cp > 1;
   const bool gathers = p.dp > 1 && p[kExpertTokens] == ExpertTokens::gather;
-  return {e.tpa, e.dense, e.tpf, gathers ? p.ranks_per_stage() : sends ? 1 : e.tpa};
+  // models/mimo_v2.py, MiMoV2Attention (skip_block_quant_check): keys of 192.
+  const bool qkv = !c.model.architecture.starts_with("MiMoV2");
+  return {e.tpa, e.dense, e.tpf, gathers ? p.ranks_per_stage() : sends ? 1 : e.tpa, qkv};
 }
 
 // INT4 with activations in FP8 is of experts alone: dense matrices of such checkpoints are in block FP8
@@ -327,9 +329,9 @@ constexpr LaunchRule kPlans[]{
     {"vocabulary", "TP divides the vocabulary, padded to a multiple of 64",
      "sgl-project/sglang python/sglang/srt: layers/vocab_parallel_embedding.py:258-263,316@49e384ce9d",
      [](const Case& c, const Plan& p) { return uneven_vocabulary(c, p.ranks_per_stage()); }},
-    {"blocks", "no rank cuts the 128 x 128 blocks of FP8",
+    {"blocks", "no rank cuts the 128 x 128 blocks of FP8, but of MiMo-V2's queries, keys and values",
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp8.py:390-407,929-952, "
-     "layers/quantization/fp8_utils.py:1809-1825@49e384ce9d",
+     "layers/quantization/fp8_utils.py:1809-1825@49e384ce9d; models/mimo_v2.py, skip_block_quant_check",
      [](const Case& c, const Plan& p) { return cut_blocks(c, cuts_of(c, p)); }},
     {"two_batch_model",
      "two halves of a batch overlap in DeepSeek's MLA, each layer with an index of its own, and in Qwen3 "

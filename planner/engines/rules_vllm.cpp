@@ -252,12 +252,14 @@ constexpr LaunchRule kPlans[]{
     {"vocabulary", "TP divides the vocabulary, padded to a multiple of 64",
      "vllm-project/vllm vllm/model_executor/layers/vocab_parallel_embedding.py:258,302@ee0da84ab9",
      [](const Case& c, const Plan& p) { return uneven_vocabulary(c, p.tpa); }},
-    {"blocks", "no rank cuts the 128 x 128 blocks of FP8",
+    {"blocks", "no rank cuts the 128 x 128 blocks of FP8, but in layers of several matrices (q, k and v)",
      "vllm-project/vllm vllm/model_executor/layers/quantization/utils/fp8_utils.py:1218-1243, "
-     "vllm/model_executor/layers/quantization/fp8.py:562-574@ee0da84ab9",
+     "vllm/model_executor/layers/quantization/fp8.py:562-574@ee0da84ab9; "
+     "vllm/model_executor/layers/linear.py, "
+     "ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch, pull request 30836",
      [](const Case& c, const Plan& p) {
        const EngineLayout e = layout(c, p);
-       return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa});
+       return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa, false, false});
      }},
     {"int4_parts", "a rank has multiples of 128 rows and columns of a matrix in INT4 that is computed in FP8",
      "vllm-project/vllm vllm/model_executor/kernels/linear/mixed_precision/cutlass.py:60-66@80e511772f3e, of "

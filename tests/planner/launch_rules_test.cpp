@@ -124,6 +124,8 @@ const std::vector<RuleCase> kVllm{
      {kL405, kH100, "tensor:tpa=128,tpf=128", odd_vocabulary},
      {kL405, kH100, "tensor:tpa=64,tpf=64", odd_vocabulary}},
     {"blocks", {kR1, kGb, "tensor:tpa=32,ep=32", in_blocks}, {kR1, kGb, "tensor:tpa=16,ep=16", in_blocks}},
+    // Its keys are 192 wide: examples of pull request 30836.
+    {"blocks", {kR1, kGb, "tensor:tpa=32,ep=32", in_blocks}, {kMimo, kH100, "tensor:tpa=4,tpf=4", in_blocks}},
     {"blocks", {kQwen, kGb, "tensor:tpa=8,tpf=8", in_blocks}, {kQwen, kGb, "tensor:tpa=8,ep=8", in_blocks}},
     {"blocks", {kQwen, kGb, "tensor:tpa=8,tpf=8", in_blocks}, {kQwen, kGb, "tensor:tpa=4,tpf=4", in_blocks}},
     {"dcp_heads", {kL70, kGb, "dcp:tpa=8,tpf=8,dcp=2"}, {kL70, kGb, "dcp:tpa=16,tpf=16,dcp=2"}, false},

@@ -45,7 +45,7 @@ inline Case case_of(const std::string& engine, const Try& t) {
 inline constexpr const char *kR1 = "deepseek-r1", *kL70 = "llama-3.1-70b", *kL405 = "llama-3.1-405b",
                             *kQwen = "qwen3-235b-a22b", *kQwen14 = "qwen-2.5-14b", *kYi = "yi-34b-200k",
                             *kOss = "gpt-oss-120b", *kV32 = "deepseek-v3.2", *kV4 = "deepseek-v4-pro",
-                            *kM3 = "minimax-m3", *kQwen35 = "qwen3.5-397b-a17b",
+                            *kM3 = "minimax-m3", *kMimo = "mimo-v2-flash", *kQwen35 = "qwen3.5-397b-a17b",
                             *kNemotron = "nemotron-3-super-120b-a12b", *kGb = "gb200-nvl72",
                             *kH100 = "h100-hgx", *kA100 = "a100-sxm";
 

@@ -147,6 +147,7 @@ inline const std::vector<RuleCase> kSglang{
      {kL405, kH100, "tensor:tpa=128,tpf=128", odd_vocabulary},
      {kL405, kH100, "tensor:tpa=64,tpf=64", odd_vocabulary}},
     {"blocks", {kR1, kGb, "tensor:tpa=32,ep=32", in_blocks}, {kR1, kGb, "dp_ep:dp=32,ep=32", in_blocks}},
+    {"blocks", {kR1, kGb, "tensor:tpa=32,ep=32", in_blocks}, {kMimo, kH100, "tensor:tpa=4,tpf=4", in_blocks}},
     {"blocks",
      {kQwen, kGb, "tensor:tpa=8,tpf=8", in_blocks},
      {kQwen, kGb, "tensor:tpa=8,ep=2,tpf=4", in_blocks}},
