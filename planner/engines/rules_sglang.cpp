@@ -194,8 +194,13 @@ constexpr CaseRule kCases[]{
      [](const Case& c) { return too_long(c, kSglangRules); }},
     {"weight_files", "it reads files of some tools alone, and of some types of each",
      "sgl-project/sglang python/sglang/srt: configs/model_config.py:1145-1157@49e384ce9d, "
-     "layers/quantization/__init__.py, BASE_QUANTIZATION_METHODS, and gptq.py, GPTQConfig, near v0.5.14",
+     "layers/quantization/__init__.py, BASE_QUANTIZATION_METHODS, and gptq.py, GPTQConfig (its "
+     "get_quant_method of experts, too), near v0.5.14",
      [](const Case& c) { return unread_files(c, kSglangFiles); }},
+    {"int8_device", "INT8 is multiplied by kernels of Turing to Hopper, which end with an error on Blackwell",
+     "sgl-project/sglang sgl-kernel/csrc/gemm/int8_gemm_kernel.cu, int8_scaled_mm@1f2840c9c9f6, which "
+     "python/sglang/srt/layers/quantization/w8a8_int8.py and compressed_tensors call, near v0.5.14",
+     int8_device},
     {"kv_type",
      "caches are in 16 bits or FP8; in FP4 with the attention that is its default on Blackwell, not of "
      "sparse "
@@ -230,6 +235,11 @@ constexpr CaseRule kCases[]{
 };
 
 constexpr CaseRule kUnpriced[]{
+    {"gptq_kernels", "of GPTQ's files Marlin's kernels take symmetric ones, ExLlama's, in float16, the rest",
+     "sgl-project/sglang python/sglang/srt: layers/quantization/gptq.py, "
+     "GPTQMarlinConfig.is_gptq_marlin_compatible and GPTQConfig.get_supported_act_dtypes, "
+     "model_loader/loader.py, _get_quantization_config, near v0.5.14",
+     gptq_kernels},
     {"cache_kernels",
      "a cache in FP4 is dequantised as a whole, to 16 bits, by each layer that attends to it",
      "sgl-project/sglang python/sglang/srt: mem_cache/memory_pool.py:1781-1815,2390-2408@49e384ce9d",

@@ -148,6 +148,11 @@ constexpr CaseRule kCases[]{
      "method_to_config, auto_gptq.py, AutoGPTQConfig.TYPE_MAP, near v0.24.0; "
      "modelopt.py:104-119,353-359@80e511772f3e, of 23 June 2026",
      [](const Case& c) { return unread_files(c, kVllmFiles); }},
+    {"int8_device", "INT8 is multiplied by CUTLASS's kernels, which end with an error on Blackwell",
+     "vllm-project/vllm csrc/libtorch_stable/quantization/w8a8/cutlass/c3x/scaled_mm_helper.hpp, "
+     "dispatch_scaled_mm@8bfe65c7210f, which vllm/model_executor/kernels/linear/scaled_mm/cutlass.py, "
+     "CutlassInt8ScaledMMLinearKernel.is_supported, takes for every CUDA device, near v0.24.0",
+     int8_device},
     {"kv_type",
      "caches are in 16 bits or FP8, of attention with sinks in FP8 from compute capability 8.9 on; in NVFP4 "
      "on "

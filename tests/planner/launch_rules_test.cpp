@@ -31,7 +31,10 @@ const std::map<std::string, std::vector<RuleCase>> kUnpriced{
        {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
        {kOss, kA100, "tensor:tpa=8,tpf=8", experts_in_mxfp4}}}},
     {"sglang",
-     {{"cache_kernels",
+     {{"gptq_kernels",
+       {kL70, kH100, "tensor:tpa=8,tpf=8", gptq_with_zero_points},
+       {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"gptq">}},
+      {"cache_kernels",
        {kL70, kGb, "tensor:tpa=8,tpf=8", cached_in_fp4},
        {kL70, kGb, "tensor:tpa=8,tpf=8", cached_in_fp8}},
       {"weight_kernels",
@@ -101,6 +104,12 @@ const std::vector<RuleCase> kVllm{
     {"weight_files",
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"modelopt">},
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"awq">}},
+    {"weight_files",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", gptq_with_zero_points},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"gptq">}},
+    {"int8_device",
+     {kL70, kGb, "tensor:tpa=8,tpf=8", files_in_int8<"activations of int8">},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", files_in_int8<"activations of int8">}},
     {"int4_math",
      {kL70, kH100, "tensor:tpa=8,tpf=8",
       [](Case& c) { in_w4a8(c), c.precision.weights = Dtype::int4_group32; }},
@@ -219,7 +228,9 @@ TEST(Launchable, WhatNoKernelWasMeasuredOfHasNoPrice) {
       const auto unpriced = has_no_price(refusing);
       ASSERT_TRUE(unpriced);
       EXPECT_EQ(unpriced->rule, r.rule);
-      const char* const by = unpriced->rule == "cache_kernels" ? "widens" : "Marlin";
+      const char* const by = unpriced->rule == "cache_kernels"  ? "widens"
+                             : unpriced->rule == "gptq_kernels" ? "ExLlama"
+                                                                : "Marlin";
       EXPECT_NE(unpriced->text.find(by), std::string::npos) << unpriced->text;
       EXPECT_NE(unpriced->instead.find("bf16"), std::string::npos) << unpriced->instead;
       const Case priced = case_of(engine, r.starts);

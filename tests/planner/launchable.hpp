@@ -79,6 +79,16 @@ template <Word method>
 void int4_of(Case& c) {
   files_of<method, Dtype::int4>(c);
 }
+inline void gptq_with_zero_points(Case& c) { int4_of<"gptq">(c), c.model.checkpoint->zero_points = true; }
+// W8A8 as compressed-tensors and SGLang's own tool write it: no type here is INT8.
+template <Word reason>
+void files_in_int8(Case& c) {
+  c.model.checkpoint = Checkpoint{};
+  c.model.checkpoint->method =
+      std::string_view(reason.letters).ends_with("w8a8_int8") ? "w8a8_int8" : "compressed-tensors/channel";
+  c.model.checkpoint->unread =
+      "types of " + c.model.name + " not read: " + reason.letters + " at config.json:1:1";
+}
 // gpt-oss's types in files of such a tool.
 template <Word method>
 void mxfp4_of(Case& c) {
