@@ -127,6 +127,9 @@ LaunchOptions vllm_options(const Server& s) {
   if (deprecated_files(s.study)) put(o, "--allow-deprecated-quantization");
   if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
+  // Pages of DeepSeek-V4's rows, as everyone starts it (issues 51163 and 51454; LMCache pull request 3171):
+  // its kernels have no others, and no default is known to be them.
+  if (has_compression(s.study.model)) put(o, "--block-size", 256);
   const long long budget = token_budget(s);
   put(o, "--enable-chunked-prefill");
   put(o, "--max-num-batched-tokens", budget);

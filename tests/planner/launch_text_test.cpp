@@ -107,6 +107,15 @@ TEST(LaunchText, P20FewTokensOfAStepAreSaid) {
   EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=64", "vllm"), "serve.sh"), says_nothing);
 }
 
+// DeepSeek-V4 has pages of 256 tokens.
+TEST(LaunchText, P20PagesOfDeepSeekV4) {
+  for (const auto& [model, pages] : {std::pair("deepseek-v4-pro", true), std::pair("deepseek-r1", false)}) {
+    const Case c = typed(model, "gb200-nvl72", Dtype::fp8_block, Dtype::fp8, 8192);
+    const std::string text = text_of(of(c, "tensor:tpa=8,ep=8,batch=4", "vllm"), "serve.sh");
+    EXPECT_EQ(text.find("--block-size 256 ") != text.npos, pages) << model;
+  }
+}
+
 // vLLM refuses files of a method that it will drop, unless it is told not to.
 TEST(LaunchText, P20DeprecatedFilesAreAllowed) {
   Case c = typed("llama-3.1-405b", "h100-hgx", Dtype::fp8_dynamic, Dtype::bf16, 8192);
