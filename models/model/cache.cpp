@@ -88,9 +88,17 @@ double row_bytes(const Attention& a, Dtype kv) {
       // FlashMLA's sparse kernels: the latent in FP8 with its scales, the rotary key in BF16.
       if (!a.index || !of_eight_bits(kv)) break;
       return a.kv_lora_rank + kScaleBytes * a.kv_lora_rank / kScaleBlock + 2.0 * a.rope_dim;
-    case AttentionKind::compressed:
+    case AttentionKind::compressed: {
+      // FlashMLA's rows of DeepSeek-V4, 584 bytes: what is not turned in FP8 with a scale of a byte per 64
+      // and a byte that pads these, the rotary part in BF16 (sgl-project/sglang
+      // mem_cache/deepseek_v4_memory_pool.py, DeepSeekV4SingleKVPool.get_bytes_per_token@418025512e12;
+      // vllm-project/vllm v1/kv_cache_interface.py, MLAAttentionSpec of model_version deepseek_v4, near
+      // v0.24.0).
       if (!of_eight_bits(kv)) break;
-      return 1.0 * a.head_dim - a.rope_dim + 2.0 * a.rope_dim;
+      constexpr int kScaled = 64;
+      const int plain = a.head_dim - a.rope_dim;
+      return plain + plain / kScaled + 1 + 2.0 * a.rope_dim;
+    }
     case AttentionKind::delta:
     case AttentionKind::mamba:
     case AttentionKind::none:

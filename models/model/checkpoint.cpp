@@ -165,6 +165,7 @@ std::optional<Checkpoint> read_checkpoint(const Reader& reader, const Model& m,
     const std::vector<Matrix> matrices = checkpoint::matrices_of(m);
     Checkpoint out = classes(rules, matrices, notes);
     out.method = checkpoint::method_of(at);
+    out.zero_points = rules.zero_points;
     note_unmatched(rules, m, matrices, notes);
     return out;
   }

@@ -45,6 +45,7 @@ struct Checkpoint {
   std::string unread = {};
   std::optional<MatrixType> index = {};      // of sparse attention; nothing: as attention
   std::optional<DraftMatrices> drafts = {};  // nothing: as the model's own
+  bool zero_points = false;                  // of GPTQ, whose sym is false; AWQ always has them
   bool operator==(const Checkpoint&) const = default;
 };
 

@@ -177,13 +177,21 @@ void read_blocks(const Reader& r, TypeRules& rules) {
   }
 }
 
+bool says_no(const Reader& r, const char* key) {
+  const auto at = set(r, key);
+  return at && at->is_scalar() && lower(at->text()) == "false";
+}
+
 // GPTQ and AWQ: integers of 4 bits under BF16 arithmetic (auto_gptq.py, auto_awq.py of vllm-project/vllm
-// 68afd7889723). The head stays as it is unless GPTQ's lm_head says otherwise.
+// 68afd7889723). The head stays as it is unless GPTQ's lm_head says otherwise. That GPTQ's files have zero
+// points counts nowhere but where engines have no kernels for them: all have rows of zeros.
 bool read_int4(const Reader& r, const std::string& method, TypeRules& rules) {
   const std::int64_t bits = number(r, "bits", "w_bit", 4);
   const std::int64_t group = number(r, "group_size", "q_group_size", 128);
+  rules.zero_points = method == "gptq" && says_no(r, "sym");
   if (bits != 4) {
-    rules.why = fmt::format("the method {} with {} bits", method, bits);
+    rules.why = fmt::format("the method {} with {} bits{}", method, bits,
+                            rules.zero_points ? " and zero points" : "");
     return false;
   }
   rules.all = rules.take(int4_weights(group, Dtype::bf16));

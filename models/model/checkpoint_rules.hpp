@@ -26,6 +26,7 @@ struct TypeRules {
   MatrixType unquantised;    // what stays as it is
   bool head = false;         // the LM head is a linear layer like others
   bool only_routed = false;  // no linear layer at all, but routed experts
+  bool zero_points = false;  // of integers
   std::optional<Dtype> kv;
   std::string why;                 // it is not read
   std::vector<std::string> notes;  // what was read leaves out

@@ -160,7 +160,7 @@ void put_vllm_exchange(Deployment& d, const Case& c, const Plan& p) {
   put(d.options, "--all2all-backend", gathers ? "allgather_reducescatter" : kernels);
   if (gathers || !few) return;
   put_queue_pairs(d, dispatch_room(c, p));
-  const int machine = launch::gpus_per_machine(c.system);
+  const int machine = gpus_per_machine(c.system);
   if (machine >= c.system.fabric.gpus_per_node || p.ranks_per_stage() <= machine) return;
   put(d.environment, "VLLM_DEEPEP_LOW_LATENCY_USE_MNNVL", 1);
   put(d.environment, "VLLM_DEEPEP_BUFFER_SIZE_MB", 0LL);
@@ -206,6 +206,14 @@ long long sglang_page(const Case& c) {
 long long whole_pages(const Case& c, long long tokens) {
   const long long page = sglang_page(c);
   return (tokens + page - 1) / page * page;
+}
+
+// DeepSeek-V4's experts in MXFP4 on Hopper: its cookbook names the kernels, which no default there is known
+// to choose (sgl-project/sglang pull requests 24816 and, of the cookbook, 23966 and 25923 of May 2026: Marlin
+// does not start DeepSeek-V4-Pro over 8 ranks).
+bool widens_v4_experts(const Case& c) {
+  return has_compression(c.model) && c.precision.of(Module::experts).weights == Dtype::mxfp4 &&
+         architecture_of(c.system.device) == Architecture::hopper;
 }
 
 }  // namespace
@@ -272,6 +280,7 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   // moe_dense_tp_size; srt/layers/dp_attention.py).
   if (p.dp > 1 && has_dense(c.model) && has_experts(c.model) && dense_ffn_ranks(p) == 1)
     put(o, "--moe-dense-tp-size", 1);
+  if (widens_v4_experts(c)) put(o, "--moe-runner-backend", "flashinfer_mxfp4");
   put_sglang_exchange(d, c, p);
   if (p.pp > 1 && c.batch.kind() == StepKind::prefill)
     d.notes.emplace_back(

@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "planner/engines/deploy.hpp"
-#include "planner/engines/launch_server.hpp"
+#include "planner/engines/machines.hpp"
 #include "planner/layers/share.hpp"
 
 namespace shardline {
@@ -28,9 +28,7 @@ int experts_of(const Model& m) {
 }
 
 // Whether the ranks of a stage lie on several machines.
-bool on_several(const Case& c, const Plan& p) {
-  return p.ranks_per_stage() > launch::gpus_per_machine(c.system);
-}
+bool on_several(const Case& c, const Plan& p) { return p.ranks_per_stage() > gpus_per_machine(c.system); }
 
 }  // namespace
 
@@ -92,7 +90,7 @@ long long queue_pair_depth(long long room) {
 Complaint other_dispatch_ranks(const Case& c, const Plan& p) {
   constexpr int kNvlinkPeers = 8;
   if (!dispatches(c, p)) return std::nullopt;
-  const int ranks = p.ranks_per_stage(), machine = launch::gpus_per_machine(c.system);
+  const int ranks = p.ranks_per_stage(), machine = gpus_per_machine(c.system);
   if (ranks > kNvlinkPeers && ranks % kNvlinkPeers != 0)
     return fmt::format("{} ranks, neither below {} nor a multiple of it: moe_a2a=gather", ranks,
                        kNvlinkPeers);

@@ -22,24 +22,35 @@ bool of_int4(Dtype t) { return t == Dtype::int4 || t == Dtype::int4_group32; }
 
 // ModelOpt's INT4, which vLLM (quantization/modelopt.py:104-119) and SGLang (configs/model_config.py:1145)
 // have no algorithm for.
-bool no_int4(const Checkpoint&, MatrixType t) { return !of_int4(t.weights); }
+bool no_int4(const Checkpoint&, Module, MatrixType t) { return !of_int4(t.weights); }
 
 bool no_unread(std::string_view) { return false; }
 
+bool has(std::string_view reason, std::string_view word) { return reason.find(word) != reason.npos; }
+
+constexpr std::string_view kZeroPoints =
+    " and zero points";  // of a reason, as checkpoint_rules.cpp writes it
+
 // AutoGPTQConfig.TYPE_MAP: symmetric ones of 4 or 8 bits.
-bool eight_bits(std::string_view reason) { return reason.find(" with 8 bits") != reason.npos; }
+bool symmetric(const Checkpoint& files, Module, MatrixType) { return !files.zero_points; }
+bool eight_bits(std::string_view reason) { return has(reason, " with 8 bits") && !has(reason, kZeroPoints); }
+
+// What GPTQMarlinConfig does not take is left to GPTQConfig, whose get_quant_method has nothing for experts
+// (layers/quantization/gptq.py, "GPTQ Method does not support MoE").
+bool symmetric_experts(const Checkpoint& files, Module of, MatrixType) {
+  return of != Module::experts || !files.zero_points;
+}
 
 // GPTQConfig.__init__.
 bool any_of_gptq(std::string_view reason) {
-  return reason.find(" with 2 bits") != reason.npos || reason.find(" with 3 bits") != reason.npos ||
-         eight_bits(reason);
+  return has(reason, " with 2 bits") || has(reason, " with 3 bits") || has(reason, " with 8 bits");
 }
 
 // method_to_config of quantization/__init__.py, and auto-round, which INCConfig takes over.
 constexpr std::array kVllm{
     FileMethod{"auto-round"},
     FileMethod{"auto_awq", nullptr, no_unread},
-    FileMethod{"auto_gptq", nullptr, eight_bits},
+    FileMethod{"auto_gptq", symmetric, eight_bits},
     FileMethod{"awq", nullptr, no_unread},
     FileMethod{"bitsandbytes"},
     FileMethod{"compressed-tensors"},
@@ -49,7 +60,7 @@ constexpr std::array kVllm{
     FileMethod{"fp8"},
     FileMethod{"fp_quant"},
     FileMethod{"gpt_oss_mxfp4"},
-    FileMethod{"gptq", nullptr, eight_bits},
+    FileMethod{"gptq", symmetric, eight_bits},
     FileMethod{"humming"},
     FileMethod{"inc"},
     FileMethod{"modelopt", no_int4},
@@ -72,7 +83,7 @@ constexpr std::array kSglang{
     FileMethod{"compressed-tensors"},
     FileMethod{"fbgemm_fp8"},
     FileMethod{"fp8"},
-    FileMethod{"gptq", nullptr, any_of_gptq},
+    FileMethod{"gptq", symmetric_experts, any_of_gptq},
     FileMethod{"modelopt", no_int4},
     FileMethod{"modelopt_fp4"},
     FileMethod{"modelopt_fp8"},
@@ -135,11 +146,14 @@ std::string unread_of(const Case& c, std::span<const FileMethod> table) {
   for (const KeptModule& k : kept_modules(c.model)) {
     const MatrixType t = stored_in(files, k.module);
     if (t.weights == Dtype::bf16 || t.weights == Dtype::fp32) continue;
-    if (own != nullptr && (own->reads == nullptr || own->reads(files, t))) continue;
+    if (own != nullptr && (own->reads == nullptr || own->reads(files, k.module, t))) continue;
+    const bool of_gptq = files.zero_points && method == "gptq";
     return fmt::format("{} of {} in {}{}, as files of {} have them{}", k.name, c.model.name,
                        to_string(t.weights),
-                       t.math == Dtype::bf16 && !of_int4(t.weights) ? " (weights alone)" : "", method,
-                       strategy.empty() ? "" : fmt::format(", of strategy {}", strategy));
+                       of_gptq                                        ? " with zero points"
+                       : t.math == Dtype::bf16 && !of_int4(t.weights) ? " (weights alone)"
+                                                                      : "",
+                       method, strategy.empty() ? "" : fmt::format(", of strategy {}", strategy));
   }
   return "";
 }
@@ -148,7 +162,7 @@ std::string unread_of(const Case& c, std::span<const FileMethod> table) {
 
 // update_quant_config_from_compressed_tensors of tensorrt_llm/models/quant_config_utils.py: it reads the
 // first group alone, and asks it for activations, which files of weights alone do not have.
-bool trtllm_reads_groups(const Checkpoint& files, MatrixType t) {
+bool trtllm_reads_groups(const Checkpoint& files, Module, MatrixType t) {
   switch (t.weights) {
     case Dtype::fp8_dynamic:
       return t.math == Dtype::fp8 && scale_sharing(files) == "channel";
@@ -162,6 +176,28 @@ bool trtllm_reads_groups(const Checkpoint& files, MatrixType t) {
 }
 
 const std::span<const FileMethod> kVllmFiles{kVllm}, kSglangFiles{kSglang}, kTrtllmFiles{kTrtllm};
+
+std::optional<CaseComplaint> int8_device(const Case& c) {
+  if (!c.model.checkpoint || architecture_of(c.system.device) != Architecture::blackwell) return std::nullopt;
+  const std::string_view reason = unread_reason(c.model.checkpoint->unread);
+  if (!has(reason, "activations of int8") && !has(reason, "the method w8a8_int8")) return std::nullopt;
+  return CaseComplaint{
+      "models",
+      fmt::format("files of {} with {} on {}", c.model.name,
+                  has(reason, "w8a8") ? "activations of int8" : reason, c.system.device.name),
+      "another checkpoint of it, or a system of Hopper or Ampere"};
+}
+
+std::optional<CaseComplaint> gptq_kernels(const Case& c) {
+  if (!c.model.checkpoint || !c.model.checkpoint->zero_points || c.model.checkpoint->method != "gptq")
+    return std::nullopt;
+  return CaseComplaint{
+      "models",
+      fmt::format("files of {} in int4 with zero points (sym: false), which run in float16 by ExLlama's "
+                  "kernels; no measurement here has them",
+                  c.model.name),
+      "a checkpoint of it with sym: true, or in bf16"};
+}
 
 std::optional<CaseComplaint> unread_files(const Case& c, std::span<const FileMethod> table) {
   std::string text = unread_of(c, table);

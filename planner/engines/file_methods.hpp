@@ -13,8 +13,8 @@ namespace shardline {
 /// A quant_method that an engine has a reader for. Methods that its table does not have, it refuses.
 struct FileMethod {
   std::string_view method;
-  /// Whether its reader takes matrices of a type, of files that are read here; null: of any type.
-  bool (*reads)(const Checkpoint& files, MatrixType type) = nullptr;
+  /// Whether its reader takes matrices of a class and type, of files that are read here; null: any.
+  bool (*reads)(const Checkpoint& files, Module of, MatrixType type) = nullptr;
   /// Whether it takes what is not read here, by the reason ("the method gptq with 3 bits"); null: any.
   bool (*reads_unread)(std::string_view reason) = nullptr;
 };
@@ -25,7 +25,14 @@ struct FileMethod {
 std::optional<CaseComplaint> unread_files(const Case& c, std::span<const FileMethod> table);
 
 /// Files of compressed-tensors that TensorRT-LLM 1.3.0rc20 reads.
-bool trtllm_reads_groups(const Checkpoint& files, MatrixType type);
+bool trtllm_reads_groups(const Checkpoint& files, Module of, MatrixType type);
+
+/// Files whose weights and activations are both INT8 (W8A8), on Blackwell: kernels of vLLM and SGLang end
+/// with an error there.
+std::optional<CaseComplaint> int8_device(const Case& c);
+/// Files of GPTQ with zero points, which SGLang multiplies by other kernels than those of INT4 that were
+/// measured.
+std::optional<CaseComplaint> gptq_kernels(const Case& c);
 
 extern const std::span<const FileMethod> kVllmFiles, kSglangFiles, kTrtllmFiles;
 

@@ -36,11 +36,13 @@ Complaint first_of(std::initializer_list<Complaint> all) {
 }
 
 // Ranks beyond the KV heads hold copies of one.
-Complaint cut_gqa(const Attention& a, int ranks) {
+Complaint cut_gqa(const Attention& a, int ranks, bool qkv) {
   const int kv = std::max(a.kv_heads / ranks, 1);
-  Complaint out = first_of({cut("queries", static_cast<long long>(a.q_heads) * a.head_dim, ranks),
-                            cut("keys", static_cast<long long>(kv) * a.head_dim, 1),
-                            cut("values", static_cast<long long>(kv) * value_width(a), 1)});
+  Complaint out;
+  if (qkv)
+    out = first_of({cut("queries", static_cast<long long>(a.q_heads) * a.head_dim, ranks),
+                    cut("keys", static_cast<long long>(kv) * a.head_dim, 1),
+                    cut("values", static_cast<long long>(kv) * value_width(a), 1)});
   if (!out && ranks > 1)
     out = cut("attention outputs", static_cast<long long>(a.q_heads) * value_width(a), ranks);
   return out;
@@ -156,20 +158,21 @@ Complaint cut_blocks(const Case& c, const Cuts& cuts, bool (*whole)(ModuleType))
   if (asked(Module::attention)) {
     for (const Attention& a : c.model.attentions) {
       if (a.none() || a.recurrent()) continue;
-      if (auto out = has_latents(a) ? cut_mla(a, cuts.attention) : cut_gqa(a, cuts.attention)) return out;
+      if (auto out = has_latents(a) ? cut_mla(a, cuts.attention) : cut_gqa(a, cuts.attention, cuts.qkv))
+        return out;
     }
   }
   for (const FeedForward& f : c.model.ffns) {
     if (f.none()) continue;
     if (f.dense()) {
-      if (!asked(Module::dense_ffn)) continue;
+      if (!asked(Module::dense_ffn) || (cuts.dense == 1 && !cuts.gate_up)) continue;
       if (auto out = cut("a dense network", f.inner, cuts.dense)) return out;
       continue;
     }
     if (asked(Module::experts)) {
       if (auto out = cut("experts", f.inner, cuts.experts)) return out;
     }
-    if (f.shared_experts > 0 && asked(Module::shared_experts)) {
+    if (f.shared_experts > 0 && asked(Module::shared_experts) && (cuts.shared > 1 || cuts.gate_up)) {
       if (auto out = cut("shared experts", f.shared_width(), cuts.shared)) return out;
     }
   }
@@ -190,6 +193,19 @@ Complaint part_of_tray(const Case& c, const Plan& p) {
   if (c.any_gpus || whole) return std::nullopt;
   return fmt::format("{} GPUs, of trays or nodes of {}; {} lifts that", gpus, tray,
                      argument_name("any-gpus"));
+}
+
+Complaint no_machines(const Case& c, const Plan& p,
+                      std::optional<Machines> (*machines)(const Case&, const Plan&)) {
+  if (machines(c, p)) return std::nullopt;
+  const int most = gpus_per_machine(c.system), gpus = p.gpus(), parts = p.dp > 1 ? p.dp : p.pp;
+  const std::string plan =
+      parts > 1 ? fmt::format("{} {} of {} GPUs", parts, p.dp > 1 ? "groups" : "stages", gpus / parts)
+                : fmt::format("{} GPUs", gpus);
+  if (gpus % most == 0)
+    return fmt::format("{}: neither whole machines of {} to each nor whole ones to each machine", plan, most);
+  return fmt::format("{} fill machines of {} unequally: {} or {} GPUs", plan, most, gpus / most * most,
+                     (gpus / most + 1) * most);
 }
 
 Complaint other_expert_tokens(const Case& c, const Plan& p) {

@@ -12,6 +12,7 @@
 #include "planner/engines/architectures.hpp"
 #include "planner/engines/launch_options.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/engines/machines.hpp"
 
 namespace shardline {
 
@@ -58,6 +59,8 @@ struct LaunchRules {
   const char* version;  // that they were read in
   const char* title;
   EngineLayout (*layout)(const Case& c, const Plan& plan);  // what the flags of a plan make
+  /// The machines that it starts a plan on, each rank where it was priced; nullopt: there are none.
+  std::optional<Machines> (*machines)(const Case& c, const Plan& plan);
   std::span<const LaunchedAs> features;
   std::span<const CaseRule> cases;
   std::span<const CaseRule> unpriced;  // cases that it starts, by kernels that nobody here has measured
@@ -114,9 +117,11 @@ Complaint uneven_experts(const Case& c, int ep);
 /// Several stages of a model whose class runs in one alone, by a list of such classes and where that is said.
 Complaint more_stages(const Case& c, const Plan& plan, std::span<const ReadArchitecture> of_one);
 
-/// Ranks over which matrices are cut.
+/// Ranks over which matrices are cut, and which layers of several of them an engine asks: queries, keys and
+/// values, and the first two of a network with a gate. What reads a row's parts behind them is asked always.
 struct Cuts {
   int attention = 1, dense = 1, experts = 1, shared = 1;
+  bool qkv = true, gate_up = true;
 };
 /// Block FP8 has a scale per 128 x 128 elements: blocks that a cut goes through. Of other types, too, whose
 /// kernels take whole multiples of 128 rows and columns.
@@ -133,6 +138,11 @@ Complaint other_expert_tokens(const Case& c, const Plan& plan);
 /// Hidden sizes that DeepEP's kernels of few tokens have no instance for; an engine that pads takes the next
 /// larger one.
 Complaint unheld_width(const Case& c, const Plan& plan, bool pads);
+
+/// Ranks that the engine puts on no machines so that each is where it was priced, and the nearest numbers of
+/// GPUs that fill machines.
+Complaint no_machines(const Case& c, const Plan& plan,
+                      std::optional<Machines> (*machines)(const Case& c, const Plan& plan));
 
 /// GPU counts that are neither whole trays or nodes nor a power of two inside one.
 Complaint part_of_tray(const Case& c, const Plan& plan);

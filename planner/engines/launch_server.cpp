@@ -6,22 +6,24 @@
 
 #include "planner/engines/checkpoints.hpp"
 #include "planner/engines/dispatch_room.hpp"
+#include "planner/engines/launch_rules.hpp"
 #include "planner/layers/share.hpp"
 #include "sim/base/argument_names.hpp"
 
 namespace shardline::launch {
 
-int gpus_per_machine(const System& system) {
-  constexpr int kMostOfOne = 8, kTray = 4;
-  return system.fabric.gpus_per_node > kMostOfOne ? kTray : system.fabric.gpus_per_node;
+Machines machines_of(const Server& s) {
+  return rules_named(s.engine.name).machines(s.study, s.plan).value_or(filled_machines(s.study, s.plan));
 }
 
-int machines(const Server& s) {
-  const int each = gpus_per_machine(s.study.system);
-  return (s.plan.gpus() + each - 1) / each;
-}
+int machines(const Server& s) { return machines_of(s).count; }
 
-int gpus_on_each(const Server& s) { return s.plan.gpus() / machines(s); }
+int gpus_on_each(const Server& s) { return machines_of(s).each; }
+
+std::string gpus_text(const Machines& m) {
+  return m.even() ? fmt::format("{} GPUs", m.each)
+                  : fmt::format("{} GPUs and {} on the last", m.each, m.last);
+}
 
 long long graph_requests(const Server& s) {
   return s.served != nullptr ? s.served->graphs : sequences_of_step(s.study, s.plan);
@@ -66,13 +68,8 @@ std::string kv_name(const Server& s) { return kv_name(s.engine, s.study.precisio
 
 std::string refusal(const Server& s) {
   if (!s.deployment.unsaid.empty()) return s.deployment.unsaid;
-  if (s.plan.gpus() % machines(s) != 0)
-    return fmt::format("{} GPUs are no equal parts of {} machines of {}", s.plan.gpus(), machines(s),
-                       gpus_per_machine(s.study.system));
-  for (const int degree : {s.plan.dp, s.plan.pp}) {  // groups and stages are whole machines, or parts of one
-    if (degree % machines(s) != 0 && machines(s) % degree != 0)
-      return fmt::format("{} groups or stages are no equal parts of {} machines", degree, machines(s));
-  }
+  if (const auto none = no_machines(s.study, s.plan, rules_named(s.engine.name).machines))
+    return fmt::format("{}: {}", s.engine.title, *none);
   if (kv_name(s).empty())
     return fmt::format("{} has no KV cache in {}", s.engine.title, to_string(s.study.precision.kv));
   if (beyond_model(s.study) && !s.study.any_context)
@@ -131,8 +128,9 @@ std::string typed_command(const Server& s, const std::string& command, const Lau
 }
 
 std::string run_on_each(const Server& s) {
-  return fmt::format("Run it on {} machines of {} GPUs, with NODE_RANK 0 to {}; node 0 answers.", machines(s),
-                     gpus_on_each(s), machines(s) - 1);
+  const Machines m = machines_of(s);
+  return fmt::format("Run it on {} machines of {}, with NODE_RANK 0 to {}; node 0 answers.", m.count,
+                     gpus_text(m), m.count - 1);
 }
 
 std::vector<Variable> variables_of_machine(const Server& s, const Ports& ports) {

@@ -6,6 +6,7 @@
 
 #include "planner/engines/launch_files.hpp"
 #include "planner/engines/launch_replicas.hpp"
+#include "planner/engines/machines.hpp"
 
 namespace shardline::launch {
 
@@ -25,12 +26,13 @@ struct Server {
   const ServedOptions* served = nullptr;  // of requests that were played
 };
 
-/// Machines that run one operating system each: those of the fabric, or where an NVLink domain has more than
-/// 8 GPUs the trays that it is made of, of 4 (GB200 and GB300 NVL72: 18 compute trays).
-int gpus_per_machine(const System& system);
+/// The machines that the engine starts the plan on; where it has none of them (refusal), as it was priced.
+Machines machines_of(const Server& s);
 int machines(const Server& s);
-/// GPUs of the plan on each machine.
+/// GPUs of the plan on each machine; of unequal parts, on each but the last.
 int gpus_on_each(const Server& s);
+/// "8 GPUs", "8 GPUs and 4 on the last".
+std::string gpus_text(const Machines& machines);
 
 /// Requests of an attention group that the server has CUDA graphs for at most: those of a step of the plan.
 long long graph_requests(const Server& s);

@@ -96,26 +96,40 @@ std::string yaml_of(const Server& s) {
   return out;
 }
 
+// Slurm spreads tasks evenly unless a file names the machine of each (srun's man page: --distribution,
+// arbitrary, and SLURM_HOSTFILE).
+std::string unequal_tasks(const Machines& m) {
+  return fmt::format(
+      "  export SLURM_HOSTFILE=$(mktemp)\n"
+      "  scontrol show hostnames | while read -r HOST; do\n"
+      "    for _ in {{1..{}}}; do echo \"$HOST\"; done\n  done | sed -n 1,{}p > \"$SLURM_HOSTFILE\"\n",
+      m.each, (m.count - 1) * m.each + m.last);
+}
+
 // A rank per GPU on all machines. Slurm hands the environment to all of them, Open MPI what -x names.
 std::string launcher(const Server& s) {
-  const int n = machines(s), each = gpus_on_each(s);
+  const Machines m = machines_of(s);
+  const int all = s.plan.gpus();
   std::string named;
   for (const LaunchOption& e : s.deployment.environment) named += " -x " + e.name;
+  const std::string tasks =
+      m.even() ? fmt::format("--ntasks-per-node={}", m.each) : std::string("--distribution=arbitrary");
+  const std::string slots = m.even() ? fmt::format("{} slots each", m.each)
+                                     : fmt::format("{} slots, the last with {}", m.each, m.last);
   return fmt::format(
-      "if [ -n \"${{SLURM_JOB_ID:-}}\" ]; then\n"
-      "  RANKS=(srun --nodes={} --ntasks={} --ntasks-per-node={} --mpi=pmix)\n"
-      "else\n  RANKS=(mpirun -n {} --hostfile \"${{HOSTS:?a file of {} machines with {} slots "
-      "each}}\"{})\nfi\n",
-      n, n * each, each, n * each, n, each, named);
+      "if [ -n \"${{SLURM_JOB_ID:-}}\" ]; then\n{}"
+      "  RANKS=(srun --nodes={} --ntasks={} {} --mpi=pmix)\n"
+      "else\n  RANKS=(mpirun -n {} --hostfile \"${{HOSTS:?a file of {} machines with {}}}\"{})\nfi\n",
+      m.even() ? "" : unequal_tasks(m), m.count, all, tasks, all, m.count, slots, named);
 }
 
 std::vector<std::string> says(const Server& s) {
   std::vector<std::string> out;
   if (machines(s) > 1)
     out.push_back(
-        fmt::format("Run it once, in a Slurm job of {} machines of {} GPUs or where mpirun reaches "
+        fmt::format("Run it once, in a Slurm job of {} machines of {} or where mpirun reaches "
                     "them; the first one answers.",
-                    machines(s), gpus_on_each(s)));
+                    machines(s), gpus_text(machines_of(s))));
   if (s.study.precision.kv == Dtype::bf16)
     out.emplace_back("dtype: auto is BF16 unless the checkpoint asks for a narrower cache.");
   return out;

@@ -71,17 +71,21 @@ LaunchOptions with_address(const Server& s) {
 
 // What differs between machines, as a bash array.
 std::string of_machine(const Server& s) {
-  const int n = machines(s), dp = s.plan.dp;
-  const bool whole_groups = dp > 1 && dp % n == 0;
+  const Machines m = machines_of(s);
+  const int group = s.plan.gpus() / s.plan.dp;
   std::string all, others = "--headless";
-  if (whole_groups) {
+  if (s.plan.dp > 1 && group <= m.each) {
+    const int each = m.each / group, last = m.last / group;
+    const std::string here = each == last
+                                 ? std::to_string(each)
+                                 : fmt::format("$((NODE_RANK < {} ? {} : {}))", m.count - 1, each, last);
     all = fmt::format(
         R"(--data-parallel-size-local {} --data-parallel-address "$HEAD_ADDR" --data-parallel-rpc-port {})",
-        dp / n, kRpcPort);
-    others += fmt::format(" --data-parallel-start-rank $((NODE_RANK * {}))", dp / n);
+        here, kRpcPort);
+    others += fmt::format(" --data-parallel-start-rank $((NODE_RANK * {}))", each);
   } else {
     all = fmt::format(R"(--nnodes {} --node-rank "$NODE_RANK" --master-addr "$HEAD_ADDR" --master-port {})",
-                      n, kDistributedPort);
+                      m.count, kDistributedPort);
   }
   return fmt::format(
       "NODE=({})\nif [ \"$NODE_RANK\" = 0 ]; then\n  NODE+=(--host 0.0.0.0 --port \"$PORT\")\nelse\n"
@@ -123,6 +127,9 @@ LaunchOptions vllm_options(const Server& s) {
   if (deprecated_files(s.study)) put(o, "--allow-deprecated-quantization");
   if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
+  // Pages of DeepSeek-V4's rows, as everyone starts it (issues 51163 and 51454; LMCache pull request 3171):
+  // its kernels have no others, and no default is known to be them.
+  if (has_compression(s.study.model)) put(o, "--block-size", 256);
   const long long budget = token_budget(s);
   put(o, "--enable-chunked-prefill");
   put(o, "--max-num-batched-tokens", budget);

@@ -125,18 +125,6 @@ Complaint cp_ranks(const Case& c, const Plan& p) {
   return fmt::format("{} of sparse attention on {} ranks", c.model.name, p.ranks_per_stage());
 }
 
-// entrypoints/engine.py, _calculate_rank_ranges: stages per node and nodes per stage are whole numbers, by
-// integer division.
-Complaint nodes(const Case& c, const Plan& p) {
-  const int tray = c.system.fabric.gpus_per_tray(), gpus = p.gpus(), tp = p.ranks_per_stage();
-  if (gpus <= tray) return std::nullopt;
-  const int nodes = (gpus + tray - 1) / tray;
-  const int stages = std::max(p.pp / nodes, 1), of_stage = std::max(nodes / p.pp, 1);
-  const bool all_stages = nodes % of_stage == 0 && stages * (nodes / of_stage) == p.pp;
-  if (all_stages && tp % of_stage == 0) return std::nullopt;
-  return fmt::format("{} stages of {} ranks on {} nodes of {}", p.pp, tp, nodes, tray);
-}
-
 // The layers that it can interleave are those of DeepSeek's, Qwen3's and MiMo-V2's classes; they hand no
 // choice of tokens from one layer to the next.
 Complaint two_batch_model(const Case& c, const Plan& p) {
@@ -161,7 +149,9 @@ Cuts cuts_of(const Case& c, const Plan& p) {
   // stage where these are gathered (models/deepseek_v2.py).
   const bool sends = p.dp > 1 || p.cp > 1;
   const bool gathers = p.dp > 1 && p[kExpertTokens] == ExpertTokens::gather;
-  return {e.tpa, e.dense, e.tpf, gathers ? p.ranks_per_stage() : sends ? 1 : e.tpa};
+  // models/mimo_v2.py, MiMoV2Attention (skip_block_quant_check): keys of 192.
+  const bool qkv = !c.model.architecture.starts_with("MiMoV2");
+  return {e.tpa, e.dense, e.tpf, gathers ? p.ranks_per_stage() : sends ? 1 : e.tpa, qkv};
 }
 
 // INT4 with activations in FP8 is of experts alone: dense matrices of such checkpoints are in block FP8
@@ -204,8 +194,13 @@ constexpr CaseRule kCases[]{
      [](const Case& c) { return too_long(c, kSglangRules); }},
     {"weight_files", "it reads files of some tools alone, and of some types of each",
      "sgl-project/sglang python/sglang/srt: configs/model_config.py:1145-1157@49e384ce9d, "
-     "layers/quantization/__init__.py, BASE_QUANTIZATION_METHODS, and gptq.py, GPTQConfig, near v0.5.14",
+     "layers/quantization/__init__.py, BASE_QUANTIZATION_METHODS, and gptq.py, GPTQConfig (its "
+     "get_quant_method of experts, too), near v0.5.14",
      [](const Case& c) { return unread_files(c, kSglangFiles); }},
+    {"int8_device", "INT8 is multiplied by kernels of Turing to Hopper, which end with an error on Blackwell",
+     "sgl-project/sglang sgl-kernel/csrc/gemm/int8_gemm_kernel.cu, int8_scaled_mm@1f2840c9c9f6, which "
+     "python/sglang/srt/layers/quantization/w8a8_int8.py and compressed_tensors call, near v0.5.14",
+     int8_device},
     {"kv_type",
      "caches are in 16 bits or FP8; in FP4 with the attention that is its default on Blackwell, not of "
      "sparse "
@@ -240,6 +235,11 @@ constexpr CaseRule kCases[]{
 };
 
 constexpr CaseRule kUnpriced[]{
+    {"gptq_kernels", "of GPTQ's files Marlin's kernels take symmetric ones, ExLlama's, in float16, the rest",
+     "sgl-project/sglang python/sglang/srt: layers/quantization/gptq.py, "
+     "GPTQMarlinConfig.is_gptq_marlin_compatible and GPTQConfig.get_supported_act_dtypes, "
+     "model_loader/loader.py, _get_quantization_config, near v0.5.14",
+     gptq_kernels},
     {"cache_kernels",
      "a cache in FP4 is dequantised as a whole, to 16 bits, by each layer that attends to it",
      "sgl-project/sglang python/sglang/srt: mem_cache/memory_pool.py:1781-1815,2390-2408@49e384ce9d",
@@ -339,9 +339,9 @@ constexpr LaunchRule kPlans[]{
     {"vocabulary", "TP divides the vocabulary, padded to a multiple of 64",
      "sgl-project/sglang python/sglang/srt: layers/vocab_parallel_embedding.py:258-263,316@49e384ce9d",
      [](const Case& c, const Plan& p) { return uneven_vocabulary(c, p.ranks_per_stage()); }},
-    {"blocks", "no rank cuts the 128 x 128 blocks of FP8",
+    {"blocks", "no rank cuts the 128 x 128 blocks of FP8, but of MiMo-V2's queries, keys and values",
      "sgl-project/sglang python/sglang/srt: layers/quantization/fp8.py:390-407,929-952, "
-     "layers/quantization/fp8_utils.py:1809-1825@49e384ce9d",
+     "layers/quantization/fp8_utils.py:1809-1825@49e384ce9d; models/mimo_v2.py, skip_block_quant_check",
      [](const Case& c, const Plan& p) { return cut_blocks(c, cuts_of(c, p)); }},
     {"two_batch_model",
      "two halves of a batch overlap in DeepSeek's MLA, each layer with an index of its own, and in Qwen3 "
@@ -352,8 +352,12 @@ constexpr LaunchRule kPlans[]{
     {"two_batch_step", "two halves of a batch overlap in steps that decode alone or prefill alone",
      "sgl-project/sglang python/sglang/srt: batch_overlap/operations_strategy.py:87-101@49e384ce9d",
      two_batch_step},
-    {"nodes", "a node holds whole stages, or a stage whole nodes",
-     "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d", nodes},
+    {"nodes",
+     "a node holds whole stages, or a stage whole nodes, as many ranks on each; here one node is filled "
+     "after "
+     "the other, as was priced",
+     "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d",
+     [](const Case& c, const Plan& p) { return no_machines(c, p, sglang_machines); }},
     kSglangDraftModel,
     kSglangDraftStages,
     kSglangDraftMixed,
@@ -379,6 +383,7 @@ const LaunchRules kSglangRules{
     .version = "0.5.14",
     .title = "SGLang",
     .layout = layout,
+    .machines = sglang_machines,
     .features = kFeatures,
     .cases = kCases,
     .unpriced = kUnpriced,

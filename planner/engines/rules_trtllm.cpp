@@ -346,6 +346,7 @@ const LaunchRules kTrtllmRules{
     .version = "1.3.0rc20",
     .title = "TensorRT-LLM",
     .layout = [](const Case&, const Plan& p) { return layout(p); },
+    .machines = trtllm_machines,
     .features = kFeatures,
     .cases = kCases,
     .unpriced = {},  // weight_type refuses what it has no kernels for

@@ -148,6 +148,11 @@ constexpr CaseRule kCases[]{
      "method_to_config, auto_gptq.py, AutoGPTQConfig.TYPE_MAP, near v0.24.0; "
      "modelopt.py:104-119,353-359@80e511772f3e, of 23 June 2026",
      [](const Case& c) { return unread_files(c, kVllmFiles); }},
+    {"int8_device", "INT8 is multiplied by CUTLASS's kernels, which end with an error on Blackwell",
+     "vllm-project/vllm csrc/libtorch_stable/quantization/w8a8/cutlass/c3x/scaled_mm_helper.hpp, "
+     "dispatch_scaled_mm@8bfe65c7210f, which vllm/model_executor/kernels/linear/scaled_mm/cutlass.py, "
+     "CutlassInt8ScaledMMLinearKernel.is_supported, takes for every CUDA device, near v0.24.0",
+     int8_device},
     {"kv_type",
      "caches are in 16 bits or FP8, of attention with sinks in FP8 from compute capability 8.9 on; in NVFP4 "
      "on "
@@ -198,6 +203,13 @@ constexpr LaunchRule kPlans[]{
      "vllm-project/vllm vllm/v1/attention/backend.py:752, vllm/v1/worker/cp_utils.py:39-44@ee0da84ab9",
      [](const Case&, const Plan& p) { return missing_feature(kVllmRules, p); }},
     kWholeTrays,
+    {"nodes",
+     "machines have equal parts of a server, or whole groups of data parallelism each, and groups above a "
+     "machine whole machines; here one machine is filled after the other, as was priced",
+     "vllm-project/vllm vllm/engine/arg_utils.py:1908-1940, "
+     "docs/serving/expert_parallel_deployment.md:96-116@ee0da84ab9; vllm/config/parallel.py, "
+     "nnodes_within_dp and local_world_size, near v0.24.0",
+     [](const Case& c, const Plan& p) { return no_machines(c, p, vllm_machines); }},
     {"heads", "TP divides the query heads", "vllm-project/vllm vllm/config/model.py:1165@ee0da84ab9",
      [](const Case& c, const Plan& p) { return uneven_heads(c, p.tpa); }},
     {"kv_heads", "TP divides the KV heads, or is a multiple of them and copies them",
@@ -245,12 +257,14 @@ constexpr LaunchRule kPlans[]{
     {"vocabulary", "TP divides the vocabulary, padded to a multiple of 64",
      "vllm-project/vllm vllm/model_executor/layers/vocab_parallel_embedding.py:258,302@ee0da84ab9",
      [](const Case& c, const Plan& p) { return uneven_vocabulary(c, p.tpa); }},
-    {"blocks", "no rank cuts the 128 x 128 blocks of FP8",
+    {"blocks", "no rank cuts the 128 x 128 blocks of FP8, but in layers of several matrices (q, k and v)",
      "vllm-project/vllm vllm/model_executor/layers/quantization/utils/fp8_utils.py:1218-1243, "
-     "vllm/model_executor/layers/quantization/fp8.py:562-574@ee0da84ab9",
+     "vllm/model_executor/layers/quantization/fp8.py:562-574@ee0da84ab9; "
+     "vllm/model_executor/layers/linear.py, "
+     "ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch, pull request 30836",
      [](const Case& c, const Plan& p) {
        const EngineLayout e = layout(c, p);
-       return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa});
+       return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa, false, false});
      }},
     {"int4_parts", "a rank has multiples of 128 rows and columns of a matrix in INT4 that is computed in FP8",
      "vllm-project/vllm vllm/model_executor/kernels/linear/mixed_precision/cutlass.py:60-66@80e511772f3e, of "
@@ -343,6 +357,7 @@ const LaunchRules kVllmRules{
     .version = "0.24.0",
     .title = "vLLM",
     .layout = layout,
+    .machines = vllm_machines,
     .features = kFeatures,
     .cases = kCases,
     .unpriced = kUnpriced,

@@ -85,7 +85,7 @@ std::string published_that_starts(const Case& c, const CaseRefusal& r) {
   for (const PublishedCheckpoint& p : all) {
     Case other = c;
     other.model.checkpoint = p.types;
-    other.precision = precision_of(PrecisionKeys{}, other.model, c.system);
+    other.precision = precision_of(PrecisionKeys{}, other.model, c.system, c.engine.get());
     if (!does_not_start(other) && !has_no_price(other)) return p.repository;
   }
   return "";

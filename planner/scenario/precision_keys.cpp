@@ -168,12 +168,22 @@ Precision of_checkpoint(const PrecisionKeys& k, const Model& m, Precision p) {
 
 }  // namespace
 
-Precision precision_of(const PrecisionKeys& k, const Model& model, const System& system) {
+Precision precision_of(const PrecisionKeys& k, const Model& model, const System& system,
+                       const EngineProfile* engine) {
   Precision p = k.of(model, system.device);
   const std::vector<Architecture>& in_fp8 = system.kernels.mxfp4_in_fp8;
   const bool said = k.expert_math || k.ffn_math || k.math;
-  if (said || !has_experts(model) || p.of(Module::experts).weights != Dtype::mxfp4 ||
-      system.calibration.empty() || !computes(system.device, Dtype::fp8) ||
+  if (said || !has_experts(model) || p.of(Module::experts).weights != Dtype::mxfp4) return p;
+  // DeepSeek-V4's own code multiplies them in FP8; engines have such kernels on Blackwell alone, and widen
+  // them to 16 bits elsewhere (rule weight_math of all three). So tokens are not narrowed before, either.
+  if (engine != nullptr && p.of(Module::experts).math == Dtype::fp8 &&
+      architecture_of(system.device) != Architecture::blackwell) {
+    p.expert_math = Dtype::bf16;
+    p.assumed.expert_math = true;
+    if (!k.dispatch) p.dispatch = Dtype::bf16;
+    return p;
+  }
+  if (system.calibration.empty() || !computes(system.device, Dtype::fp8) ||
       std::find(in_fp8.begin(), in_fp8.end(), architecture_of(system.calibration, system.device)) ==
           in_fp8.end())
     return p;

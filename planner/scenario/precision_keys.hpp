@@ -39,9 +39,14 @@ PrecisionKeys read_precision(const Reader& r);
 /// experts, the router, an index, modules that draft.
 void check_parts(const Reader& precision, const std::vector<Model>& models);
 
-/// PrecisionKeys::of(), and what the framework of the system's kernels does where neither scenario nor
-/// checkpoint says it: in which arithmetic experts with MXFP4 weights compute.
-Precision precision_of(const PrecisionKeys& keys, const Model& model, const System& system);
+/// PrecisionKeys::of(), and in which arithmetic experts with MXFP4 weights compute, unless the scenario says
+/// it: under an engine before Blackwell in BF16, whatever the checkpoint says, since it has no other kernels
+/// there (vllm-project/vllm layers/fused_moe/oracle/mxfp4.py, select_mxfp4_moe_backend: those of BF16
+/// activations alone unless a variable asks for others; sgl-project/sglang layers/quantization/mxfp4.py:
+/// 336-345@49e384ce9d); else as the framework of the system's kernels does where the checkpoint does not say
+/// it.
+Precision precision_of(const PrecisionKeys& keys, const Model& model, const System& system,
+                       const EngineProfile* engine = nullptr);
 
 /// A fault where the file of `model` describes types that are not read and the keys do not say those of all
 /// its matrices. Returns whether there was one. `engine`, which may be none, has nothing against the files.

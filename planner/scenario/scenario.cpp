@@ -62,7 +62,8 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
     }
     if (scenario_parts::check_unread(precision, m, engine.profile.get(), root)) return;
     if (engine.profile && !precision.faulty && !precision.says_math()) {
-      Case c = make_case(m, system, scenario_parts::precision_of(precision, m, system), 1, 1, Routing{});
+      Case c = make_case(m, system, scenario_parts::precision_of(precision, m, system, engine.profile.get()),
+                         1, 1, Routing{});
       c.engine = engine.profile;
       c.kv_block = block_of(c.engine->name, c).value_or(1);  // of types alone: the user's block comes later
       if (scenario_parts::check_case(root, c)) return;
@@ -355,8 +356,9 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   scenario_parts::finish(document, std::move(faults));
   const auto frameworks = std::make_shared<const MeasuredFrameworks>(catalogs.systems);
   for (const Model& m : models) {
-    Case served = make_case(m, *system, scenario_parts::precision_of(precision, m, *system), 1,
-                            workload.block.value_or(kUsualBlock), routing);
+    Case served =
+        make_case(m, *system, scenario_parts::precision_of(precision, m, *system, engine.profile.get()), 1,
+                  workload.block.value_or(kUsualBlock), routing);
     served.engine = engine.profile;
     served.frameworks = frameworks;
     served.acceptance = acceptance;

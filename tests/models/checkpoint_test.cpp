@@ -270,6 +270,21 @@ TEST(Checkpoint, GptqAndAwqAreWeightsAlone) {
   EXPECT_THAT(odd.notes, testing::ElementsAre(testing::HasSubstr("scale per 64 elements")));
 }
 
+// vLLM and SGLang have kernels for symmetric ones, sym: true.
+TEST(Checkpoint, ZeroPointsOfGptqAreRead) {
+  const auto has = [](const std::string& rest) {
+    return read(dense(), R"({"quant_method": "gptq", "bits": 4, "group_size": 128)" + rest + "}")
+        .checkpoint->zero_points;
+  };
+  EXPECT_FALSE(has(""));
+  EXPECT_FALSE(has(R"(, "sym": true)"));
+  EXPECT_TRUE(has(R"(, "sym": false)"));
+  EXPECT_FALSE(
+      read(dense(), R"({"quant_method": "awq", "bits": 4, "zero_point": true})").checkpoint->zero_points);
+  EXPECT_THAT(read(dense(), R"({"quant_method": "gptq", "bits": 8, "sym": false})").notes,
+              testing::ElementsAre(testing::HasSubstr("the method gptq with 8 bits and zero points")));
+}
+
 TEST(Checkpoint, OtherMethodsAreSaidByNameAndNotGuessed) {
   struct Row {
     const char *text, *named;

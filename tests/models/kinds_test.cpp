@@ -32,7 +32,7 @@ TEST(Kinds, M14BytesReadPerStepAtAMillionTokens) {
   // index keys in 21 of 78 layers
   EXPECT_DOUBLE_EQ(read_gb("glm-5.2", Dtype::fp8), (21 * 132e6 + 78 * 656.0 * 2048) / 1e9);
   const auto v4 = [](double csa, double hca, double layers, double top_k) {
-    return (csa * (132 * 250000.0 + 576 * top_k) + hca * 576 * 7812 + layers * 128 * 576) / 1e9;
+    return (csa * (132 * 250000.0 + 584 * top_k) + hca * 584 * 7812 + layers * 128 * 584) / 1e9;
   };
   EXPECT_DOUBLE_EQ(read_gb("deepseek-v4-pro", Dtype::fp8), v4(30, 31, 61, 1024));
   EXPECT_DOUBLE_EQ(read_gb("deepseek-v4-flash", Dtype::fp8), v4(21, 20, 43, 512));
@@ -47,10 +47,14 @@ TEST(Kinds, M14BytesReadPerStepAtAMillionTokens) {
 TEST(Kinds, M14BytesKeptAtAMillionTokens) {
   EXPECT_DOUBLE_EQ(kept_gb("deepseek-v3.2", Dtype::fp8), 61 * 788e6 / 1e9);
   EXPECT_DOUBLE_EQ(kept_gb("glm-5.2", Dtype::fp8), (78 * 656e6 + 21 * 132e6) / 1e9);
-  EXPECT_NEAR(kept_gb("deepseek-v4-pro", Dtype::fp8), 5.45, 0.005);
-  EXPECT_NEAR(kept_gb("deepseek-v4-flash", Dtype::fp8), 3.81, 0.005);
+  // Rows of 584 bytes, as FlashMLA packs them, and index keys of 132: each of 4 tokens (CSA) or 128 (HCA).
+  const auto v4 = [](double csa, double hca, double layers) {
+    return (csa * (584 + 132) * 250'000 + hca * 584 * 7'812 + layers * 128 * 584) / 1e9;
+  };
+  EXPECT_DOUBLE_EQ(kept_gb("deepseek-v4-pro", Dtype::fp8), v4(30, 31, 61));
+  EXPECT_DOUBLE_EQ(kept_gb("deepseek-v4-flash", Dtype::fp8), v4(21, 20, 43));
   EXPECT_DOUBLE_EQ(kept_gb("minimax-m3", Dtype::bf16), (60 * 2048e6 + 57 * 256e6) / 1e9);
-  EXPECT_EQ(cache_bytes_per_token(model("deepseek-v4-pro"), Dtype::fp8), Bytes(30 * 177 + 31 * 4.5));
+  EXPECT_EQ(cache_bytes_per_token(model("deepseek-v4-pro"), Dtype::fp8), Bytes(30 * 179 + 31 * 4.5625));
   EXPECT_EQ(cache_bytes_per_token(model("nemotron-3-super-120b-a12b"), Dtype::bf16), Bytes(8 * 1024));
   // Full attention keeps what kv_bytes says; recurrences keep no token.
   EXPECT_EQ(cache_bytes(model("llama-3.1-8b"), 1000, Dtype::bf16), kv_bytes(model("llama-3.1-8b"), 1000, 2));

@@ -171,8 +171,8 @@ TEST(Compressed, P34RanksThatShareACacheShareRowsAndIndex) {
     // The window of 128 tokens lies on one rank, behind whole blocks.
     const double rows = 30.0 * 1024 + 31.0 * 800;
     EXPECT_NEAR(part.attended, rows / 4 + 61.0 * 128, 30);
-    const double kv = memory_use(c, plan_of(c, text)).kv.value, index = 30.0 * 25'600 / 4 * (576 + 132),
-                 heavy = 31.0 * 800 / 4 * 576, window = 61.0 * 128 * 576;
+    const double kv = memory_use(c, plan_of(c, text)).kv.value, index = 30.0 * 25'600 / 4 * (584 + 132),
+                 heavy = 31.0 * 800 / 4 * 584, window = 61.0 * 128 * 584;
     EXPECT_PRED2(near, kv, index + heavy + window + compressors_of(c.model));
   }
 }

@@ -115,7 +115,7 @@ TEST(ContextRows, C24EveryRankMakesTheRowsOfAll) {
     ASSERT_FALSE(ops_named(s, name).empty()) << name;
     for (const Op& op : ops_named(s, name)) EXPECT_EQ(shape<ElementwiseShape>(op).rows, 7'168) << name;
   }
-  // 4 bytes of 2 x 1,024 numbers are read of each token, and a row of 576 bytes is written for four of them.
+  // 4 bytes of 2 x 256 numbers are read of each token, and a row of 132 bytes is written for four of them.
   EXPECT_EQ(shape<ElementwiseShape>(ops_named(s, "make index rows of other ranks").front()).bytes,
             Bytes(7'168 * (2 * 256 * 4 + 132 / 4.)));
 }

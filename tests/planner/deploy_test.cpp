@@ -122,6 +122,23 @@ TEST(Deploy, SglangsContextParallelismHasLimits) {
               HasSubstr("on 16 ranks"));
 }
 
+// Its experts in MXFP4 are widened on Hopper, by kernels that SGLang has to be told.
+TEST(Deploy, SglangIsToldKernelsOfDeepSeekV4OnHopper) {
+  const auto runner = [](const char* system, Dtype experts) {
+    Case c = decode_case("deepseek-v4-pro", system, 32'768);
+    c.precision.kv = Dtype::fp8;
+    c.precision.expert_weights = experts;
+    for (const Deployment& d : of(c, "tensor:tpa=8,tpf=8,batch=4")) {
+      const LaunchOption* o = find(d.options, "--moe-runner-backend");
+      if (d.profile == "sglang") return o == nullptr ? std::string() : o->value;
+    }
+    return std::string("no SGLang");
+  };
+  EXPECT_EQ(runner("h200-hgx", Dtype::mxfp4), "flashinfer_mxfp4");
+  EXPECT_EQ(runner("h200-hgx", Dtype::fp8_block), "");
+  EXPECT_EQ(runner("gb200-nvl72", Dtype::mxfp4), "");
+}
+
 // DeepSeek-V4's tokens are interleaved, and its kernels are its own.
 TEST(Deploy, SglangInterleavesTheTokensOfDeepSeekV4) {
   Case c = decode_case("deepseek-v4-pro", "h200-hgx", 32'768);

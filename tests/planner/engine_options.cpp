@@ -114,7 +114,7 @@ OptionTable::OptionTable(const std::string& engine) {
   std::getline(in, line);  // names of the columns
   while (std::getline(in, line)) {
     const std::vector<std::string> cells = cells_of(line);
-    rows_.emplace(cells.at(0), Row{cells.at(1), cells.at(2), cells.at(4), cells.at(5)});
+    rows_.emplace(cells.at(0), Row{cells.at(1), cells.at(2), cells.at(3), cells.at(4), cells.at(5)});
   }
 }
 

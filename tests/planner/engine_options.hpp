@@ -18,7 +18,7 @@ class OptionTable {
   explicit OptionTable(const std::string& engine);
 
   struct Row {
-    std::string kind, type, since, source;
+    std::string kind, type, otherwise, since, source;  // otherwise: its default
   };
   /// nullptr: no such option of that kind (serve, yaml, front, ...).
   const Row* find(const std::string& kind, const std::string& name) const;

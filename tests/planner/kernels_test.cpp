@@ -156,6 +156,32 @@ TEST(Kernels, SayWhatExpertsInMxfp4ComputeIn) {
   EXPECT_EQ(math("gb200-nvl72", "", ", expert_math: bf16"), Dtype::bf16);
 }
 
+// DeepSeek-V4's own code computes them in FP8. Engines have kernels for that on Blackwell alone: elsewhere
+// they widen them, and nobody has to say so. Only the experts: its shared ones are in blocks of FP8.
+TEST(Kernels, EnginesWidenExpertsInMxfp4BeforeBlackwell) {
+  const auto types = [](const std::string& system, const std::string& more) {
+    const Catalogs catalogs{source_path("models/catalog"), source_path("hardware/catalog"),
+                            source_path("scenarios"), source_path("planner/engines")};
+    const std::string text = "name: t\nsystem: " + system +
+                             "\nmodels: [deepseek-v4-pro]\ncontext: 8Ki tokens\nstrategies: [tensor]\n"
+                             "gpus: [16]\nbatch: [1]\n" +
+                             more;
+    return parse_scenario("t.yaml", text, catalogs).studies.at(0).study.precision;
+  };
+  for (const char* engine : {"engine: vllm\n", "engine: sglang\n", "engine: trtllm\n"}) {
+    SCOPED_TRACE(engine);
+    const Precision hopper = types("h200-hgx", engine);
+    EXPECT_EQ(hopper.of(Module::experts).weights, Dtype::mxfp4);
+    EXPECT_EQ(hopper.of(Module::experts).math, Dtype::bf16);
+    EXPECT_EQ(hopper.dispatch, Dtype::bf16);
+    EXPECT_TRUE(hopper.assumed.expert_math);
+    EXPECT_EQ(hopper.of(Module::shared_experts).math, Dtype::fp8);
+    EXPECT_EQ(hopper.of(Module::attention).math, Dtype::fp8);
+    EXPECT_EQ(types("gb200-nvl72", engine).of(Module::experts).math, Dtype::fp8);
+  }
+  EXPECT_THROW(types("h200-hgx", "engine: vllm\nprecision: {expert_math: fp8}\n"), UserError);
+}
+
 // A named kernel that no op of the plan can run is said, not dropped.
 TEST(Kernels, ThatAreNamedAndNotUsedAreSaid) {
   const Plan plan = parse_plan("tensor:tpa=2,tpf=2,batch=4");

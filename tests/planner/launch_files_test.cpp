@@ -217,8 +217,7 @@ void expect_typed_alike(const Checked& k, const LaunchedServer& server, const Ca
 // Runs the scripts of a launch as the first and as the last machine; under Slurm and by MPI.
 void check(Checked k, const Launch& launch, const ScriptRunner& runner) {
   SCOPED_TRACE(k.study.model.name + " " + k.engine.name + " " + to_string(k.plan));
-  k.machines = (k.plan.gpus() + launch::gpus_per_machine(k.study.system) - 1) /
-               launch::gpus_per_machine(k.study.system);
+  k.machines = (k.plan.gpus() + gpus_per_machine(k.study.system) - 1) / gpus_per_machine(k.study.system);
   runner.write(launch.files);
   auto server = launch.servers.begin();
   for (const LaunchFile& f : launch.files) {

@@ -69,9 +69,7 @@ struct Engine {
     if (!holds) faults.push_back(what);
   }
   bool blackwell() const { return architecture_of(c.system.device) == Architecture::blackwell; }
-  int machines() const {
-    return (p.gpus() + launch::gpus_per_machine(c.system) - 1) / launch::gpus_per_machine(c.system);
-  }
+  int machines() const { return (p.gpus() + gpus_per_machine(c.system) - 1) / gpus_per_machine(c.system); }
   bool of(const std::string& architecture) const { return c.model.architecture == architecture; }
   bool ampere() const { return architecture_of(c.system.device) == Architecture::ampere; }
   ModuleType experts() const { return c.precision.of(Module::experts); }

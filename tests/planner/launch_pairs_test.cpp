@@ -121,7 +121,7 @@ TEST(LaunchPairs, P20AreValidForEveryEngine) {
           if (launch.files.empty()) continue;
           EXPECT_EQ(launch.servers.size(), 2u);
           ++written;
-          on_several += generation.gpus() > launch::gpus_per_machine(pair.decode.system) ? 1 : 0;
+          on_several += generation.gpus() > gpus_per_machine(pair.decode.system) ? 1 : 0;
           expect_valid(engine, launch, runner);
         }
       }

@@ -31,7 +31,10 @@ const std::map<std::string, std::vector<RuleCase>> kUnpriced{
        {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
        {kOss, kA100, "tensor:tpa=8,tpf=8", experts_in_mxfp4}}}},
     {"sglang",
-     {{"cache_kernels",
+     {{"gptq_kernels",
+       {kL70, kH100, "tensor:tpa=8,tpf=8", gptq_with_zero_points},
+       {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"gptq">}},
+      {"cache_kernels",
        {kL70, kGb, "tensor:tpa=8,tpf=8", cached_in_fp4},
        {kL70, kGb, "tensor:tpa=8,tpf=8", cached_in_fp8}},
       {"weight_kernels",
@@ -68,6 +71,11 @@ const std::vector<RuleCase> kVllm{
     {"gpus", {kL70, kGb, "pipeline:pp=6"}, {kL70, kGb, "pipeline:pp=8"}},
     {"gpus", {kL70, kH100, "pipeline:pp=12"}, {kL70, kGb, "pipeline:pp=12"}},
     {"gpus", {kL70, kGb, "pipeline:pp=3"}, {kL70, kGb, "pipeline:pp=3", [](Case& c) { c.any_gpus = true; }}},
+    {"nodes", {kL70, kH100, "pipeline:pp=12", any_gpus}, {kL70, kH100, "pipeline:pp=16", any_gpus}},
+    {"nodes", {kL70, kH100, "pipeline:pp=12", any_gpus}, {kL70, kGb, "pipeline:pp=12", any_gpus}},
+    {"nodes",
+     {kQwen, kH100, "dp_ep:dp=2,tpa=6,ep=12,moe_a2a=gather", any_gpus},
+     {kQwen, kH100, "dp_ep:dp=3,tpa=4,ep=12,moe_a2a=gather", any_gpus}},
     {"heads", {kQwen14, kGb, "tensor:tpa=16,tpf=16"}, {kQwen14, kGb, "tensor:tpa=8,tpf=8"}},
     {"kv_heads", {kYi, kGb, "tensor:tpa=28,tpf=28"}, {kYi, kGb, "tensor:tpa=8,tpf=8"}},
     {"attention_layout", {kL70, kGb, "tensor:kvp=2,tpa=4,tpf=8"}, {kL70, kGb, "tensor:tpa=8,tpf=8"}, false},
@@ -96,6 +104,12 @@ const std::vector<RuleCase> kVllm{
     {"weight_files",
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"modelopt">},
      {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"awq">}},
+    {"weight_files",
+     {kL70, kH100, "tensor:tpa=8,tpf=8", gptq_with_zero_points},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", int4_of<"gptq">}},
+    {"int8_device",
+     {kL70, kGb, "tensor:tpa=8,tpf=8", files_in_int8<"activations of int8">},
+     {kL70, kH100, "tensor:tpa=8,tpf=8", files_in_int8<"activations of int8">}},
     {"int4_math",
      {kL70, kH100, "tensor:tpa=8,tpf=8",
       [](Case& c) { in_w4a8(c), c.precision.weights = Dtype::int4_group32; }},
@@ -119,6 +133,8 @@ const std::vector<RuleCase> kVllm{
      {kL405, kH100, "tensor:tpa=128,tpf=128", odd_vocabulary},
      {kL405, kH100, "tensor:tpa=64,tpf=64", odd_vocabulary}},
     {"blocks", {kR1, kGb, "tensor:tpa=32,ep=32", in_blocks}, {kR1, kGb, "tensor:tpa=16,ep=16", in_blocks}},
+    // Its keys are 192 wide: examples of pull request 30836.
+    {"blocks", {kR1, kGb, "tensor:tpa=32,ep=32", in_blocks}, {kMimo, kH100, "tensor:tpa=4,tpf=4", in_blocks}},
     {"blocks", {kQwen, kGb, "tensor:tpa=8,tpf=8", in_blocks}, {kQwen, kGb, "tensor:tpa=8,ep=8", in_blocks}},
     {"blocks", {kQwen, kGb, "tensor:tpa=8,tpf=8", in_blocks}, {kQwen, kGb, "tensor:tpa=4,tpf=4", in_blocks}},
     {"dcp_heads", {kL70, kGb, "dcp:tpa=8,tpf=8,dcp=2"}, {kL70, kGb, "dcp:tpa=16,tpf=16,dcp=2"}, false},
@@ -212,7 +228,9 @@ TEST(Launchable, WhatNoKernelWasMeasuredOfHasNoPrice) {
       const auto unpriced = has_no_price(refusing);
       ASSERT_TRUE(unpriced);
       EXPECT_EQ(unpriced->rule, r.rule);
-      const char* const by = unpriced->rule == "cache_kernels" ? "widens" : "Marlin";
+      const char* const by = unpriced->rule == "cache_kernels"  ? "widens"
+                             : unpriced->rule == "gptq_kernels" ? "ExLlama"
+                                                                : "Marlin";
       EXPECT_NE(unpriced->text.find(by), std::string::npos) << unpriced->text;
       EXPECT_NE(unpriced->instead.find("bf16"), std::string::npos) << unpriced->instead;
       const Case priced = case_of(engine, r.starts);

@@ -53,7 +53,40 @@ TEST(LaunchText, P20MachinesOfTraysAndNodes) {
   EXPECT_THAT(
       text_of(of(tray, "dp_ep:dp=6,ep=6,batch=4", "sglang"), "serve.sh"),           // two machines of 3
       AllOf(HasSubstr("--nnodes 2"), HasSubstr("--chunked-prefill-size 16128 ")));  // 6 x 21 pages of 128
-  EXPECT_THAT(of(tray, "dp_ep:dp=5,ep=5,batch=4", "sglang").refused, HasSubstr("5 GPUs are no equal parts"));
+  EXPECT_THAT(of(tray, "dp_ep:dp=5,ep=5,batch=4", "sglang").refused,
+              HasSubstr("5 groups of 1 GPUs fill machines of 4 unequally: 4 or 8 GPUs"));
+}
+
+// 8 GPUs of one machine and 4 of another: groups of data parallelism are counted on each (vLLM), a launcher
+// is told each rank's machine (TensorRT-LLM); equal parts would be other places.
+TEST(LaunchText, P20UnequalPartsOfMachines) {
+  const Case hgx = typed("deepseek-r1", "h200-hgx", Dtype::fp8_block, Dtype::bf16, 8192);
+  const char* const groups = "dp_ep:dp=3,tpa=4,ep=12,moe_a2a=gather,batch=4";
+  EXPECT_THAT(text_of(of(hgx, groups, "vllm"), "serve.sh"),
+              AllOf(HasSubstr("# Run it on 2 machines of 8 GPUs and 4 on the last, with NODE_RANK 0 to 1"),
+                    HasSubstr("--data-parallel-size-local $((NODE_RANK < 1 ? 2 : 1)) "),
+                    HasSubstr("--data-parallel-start-rank $((NODE_RANK * 2))")));
+  EXPECT_THAT(of(hgx, groups, "sglang").refused,
+              HasSubstr("3 groups of 4 GPUs fill machines of 8 unequally: 8 or 16 GPUs"));
+  const Case dense = typed("llama-3.1-70b", "h200-hgx", Dtype::fp8, Dtype::fp8, 8192);
+  const char* const stages = "pipeline:pp=3,tpa=4,tpf=4,batch=4";
+  for (const char* engine : {"vllm", "sglang"})
+    EXPECT_THAT(of(dense, stages, engine).refused, HasSubstr("3 stages of 4 GPUs fill machines of 8"));
+  const Launch ranks = of(dense, stages, "trtllm");
+  EXPECT_THAT(text_of(ranks, "serve.sh"),
+              AllOf(HasSubstr("for _ in {1..8}; do echo \"$HOST\"; done\n  done | sed -n 1,12p"),
+                    HasSubstr("srun --nodes=2 --ntasks=12 --distribution=arbitrary"),
+                    HasSubstr("a file of 2 machines with 8 slots, the last with 4")));
+  EXPECT_THAT(text_of(ranks, "serve.yaml"), HasSubstr("gpus_per_node: 8"));
+}
+
+// Stages that are no whole machines: vLLM's ranks lie in their order, SGLang's nodes have whole stages.
+TEST(LaunchText, P20StagesAcrossTrays) {
+  const Case tray = typed("llama-3.1-405b", "gb200-nvl72", Dtype::fp4, Dtype::fp8, 8192);
+  const char* const stages = "pipeline:pp=3,tpa=8,tpf=8,batch=4";
+  EXPECT_THAT(text_of(of(tray, stages, "sglang"), "serve.sh"), HasSubstr("--nnodes 6"));
+  const char* const across = "pipeline:pp=4,tpa=8,tpf=8,batch=4";
+  EXPECT_THAT(text_of(of(tray, across, "vllm"), "serve.sh"), HasSubstr("NODE=(--nnodes 8 "));
 }
 
 // Buffers of DeepEP's kernels of few tokens have room for 128 of a rank: with 64 requests of 8192 tokens that
@@ -72,6 +105,15 @@ TEST(LaunchText, P20FewTokensOfAStepAreSaid) {
   EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=64", "sglang"), "serve.sh"), says_nothing);
   c.served = {7168, 1024};
   EXPECT_THAT(text_of(of(c, "dp_ep:dp=8,ep=8,batch=64", "vllm"), "serve.sh"), says_nothing);
+}
+
+// DeepSeek-V4 has pages of 256 tokens.
+TEST(LaunchText, P20PagesOfDeepSeekV4) {
+  for (const auto& [model, pages] : {std::pair("deepseek-v4-pro", true), std::pair("deepseek-r1", false)}) {
+    const Case c = typed(model, "gb200-nvl72", Dtype::fp8_block, Dtype::fp8, 8192);
+    const std::string text = text_of(of(c, "tensor:tpa=8,ep=8,batch=4", "vllm"), "serve.sh");
+    EXPECT_EQ(text.find("--block-size 256 ") != text.npos, pages) << model;
+  }
 }
 
 // vLLM refuses files of a method that it will drop, unless it is told not to.

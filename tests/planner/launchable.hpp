@@ -45,7 +45,7 @@ inline Case case_of(const std::string& engine, const Try& t) {
 inline constexpr const char *kR1 = "deepseek-r1", *kL70 = "llama-3.1-70b", *kL405 = "llama-3.1-405b",
                             *kQwen = "qwen3-235b-a22b", *kQwen14 = "qwen-2.5-14b", *kYi = "yi-34b-200k",
                             *kOss = "gpt-oss-120b", *kV32 = "deepseek-v3.2", *kV4 = "deepseek-v4-pro",
-                            *kM3 = "minimax-m3", *kQwen35 = "qwen3.5-397b-a17b",
+                            *kM3 = "minimax-m3", *kMimo = "mimo-v2-flash", *kQwen35 = "qwen3.5-397b-a17b",
                             *kNemotron = "nemotron-3-super-120b-a12b", *kGb = "gb200-nvl72",
                             *kH100 = "h100-hgx", *kA100 = "a100-sxm";
 
@@ -79,6 +79,16 @@ template <Word method>
 void int4_of(Case& c) {
   files_of<method, Dtype::int4>(c);
 }
+inline void gptq_with_zero_points(Case& c) { int4_of<"gptq">(c), c.model.checkpoint->zero_points = true; }
+// W8A8 as compressed-tensors and SGLang's own tool write it: no type here is INT8.
+template <Word reason>
+void files_in_int8(Case& c) {
+  c.model.checkpoint = Checkpoint{};
+  c.model.checkpoint->method =
+      std::string_view(reason.letters).ends_with("w8a8_int8") ? "w8a8_int8" : "compressed-tensors/channel";
+  c.model.checkpoint->unread =
+      "types of " + c.model.name + " not read: " + reason.letters + " at config.json:1:1";
+}
 // gpt-oss's types in files of such a tool.
 template <Word method>
 void mxfp4_of(Case& c) {
@@ -110,6 +120,7 @@ inline void accepts_drafts_of_three(Case& c) { accepts_drafts(c), c.model.drafts
 inline void prefills(Case& c) { c.batch = prefill_batch({{0, 32'768}}); }
 inline void is_served(Case& c) { c.served = {8'192, 1'024}; }
 inline void mixes(Case& c) { c.batch.prefill = {{0, 1'000}}; }
+inline void any_gpus(Case& c) { c.any_gpus = true; }
 inline void of_two_blocks(Case& c) { c.batch = decode_batch(64); }
 inline void beyond_the_model(Case& c) { c.batch = decode_batch(c.model.max_context + 1); }
 inline void at_the_most(Case& c) { c.batch = decode_batch(c.model.max_context); }
