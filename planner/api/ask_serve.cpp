@@ -101,7 +101,9 @@ StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o) {
 
 // Of a pool that prefills: one that runs prompts alone, too, where there are such.
 Plan prefill_plan(const Study& study, const ServeQuestion& asked) {
-  if (!halves_apart(study.study)) return possible_plan(study, asked.prefill);
+  // Plans that have prompts alone have no drafts, and drafts are an option of steps that decode.
+  if (!halves_apart(study.study) || parse_plan(asked.prefill)[kDrafts] > 0)
+    return possible_plan(study, asked.prefill);
   Study prompts = study;
   const long long input = asked.input_tokens > 0 ? asked.input_tokens : study.study.served.input;
   prompts.study.batch = prefill_batch({{0, std::max(1LL, input), 1}});

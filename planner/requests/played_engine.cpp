@@ -92,6 +92,8 @@ bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
     // when others begin the next.
     if (groups_.size() > 1) decide();
     SL_CHECK(steps_.empty(), "an engine with nothing to do decides nothing");
+    if (idle())
+      for (const Group& g : groups_) g.scheduler->rests();
   }
   wake(request.arrival);
   const bool queued = rule_.routing == GroupRouting::from_queue;

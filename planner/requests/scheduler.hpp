@@ -72,6 +72,8 @@ class Scheduler {
   /// A request that came; nothing where the engine refuses it. Its text are the ids of blocks of `text_block`
   /// tokens.
   virtual std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) = 0;
+  /// The engine, with all of its groups, has had nothing to do for a while when somebody comes.
+  virtual void rests() {}
   /// Whether add() takes a request of that length: asked by players of engines that queue requests in front
   /// of their groups, and a fault of ours of others.
   virtual bool takes(const TraceRequest& /*request*/) const {

@@ -35,6 +35,11 @@ void SglangScheduler::verify_all(DecidedStep& step) {
   if (knobs_.page_size > 1) tokens += running_.size() * knobs_.page_size;
   evict_for(tokens);
   const std::uint64_t pages = pages_to_verify(running_);
+  if (pages > free_ && role_ == PairRole::decodes) {
+    throw PairStops(
+        "SGLang aborts a request: the last one that decodes has no room for its drafts, as all else is kept "
+        "for prompts that come (raise num_reserved_decode_tokens or max_total_tokens)");
+  }
   if (pages > free_) {
     throw UserError("SGLang ends with an error: no room for the drafts of " +
                     std::to_string(running_.size()) + " requests that decode");

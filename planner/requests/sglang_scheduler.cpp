@@ -22,7 +22,6 @@ SglangScheduler::SglangScheduler(const SglangKnobs& knobs, PairRole role, DraftL
                     " is less than a page of " + std::to_string(knobs.page_size) + " tokens");
   }
   if (free_ == 0) throw UserError("the KV cache has room for no page");
-  SL_CHECK(role == PairRole::none || !drafts(), "engines of a pair have no drafts");
   // arg_groups/speculative_hook.py, _handle_eagle_family: "Mixed chunked prefill is disabled".
   if (drafts() && knobs.enable_mixed_chunk)
     throw UserError("enable_mixed_chunk: SGLang turns it off where drafts are verified");
@@ -77,19 +76,21 @@ std::optional<std::uint32_t> SglangScheduler::answer_of(const TraceRequest& requ
   return answer;
 }
 
+// on_idle of managers/scheduler.py, where no group has a batch; and [R14] a server that decodes has gone
+// round with nothing to do since it answered the last ones.
+void SglangScheduler::rests() {
+  ratio_from_ = first_ratio();
+  ratio_steps_ = 0;
+  gone_.clear();
+  if (role_ == PairRole::decodes) finished_ = 0;
+}
+
 std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& request,
                                                         std::uint32_t text_block) {
   const std::optional<std::uint32_t> answer = answer_of(request);
   if (!answer) return std::nullopt;
   SL_CHECK(text_block > 0 && text_block % knobs_.page_size == 0, "blocks of text are whole pages");
   text_block_ = text_block;
-  if (live_ == 0 && steps_.empty()) {  // on_idle
-    ratio_from_ = first_ratio();
-    ratio_steps_ = 0;
-    // [R14] A server that decodes has gone round with nothing to do since it answered the last ones.
-    gone_.clear();
-    if (role_ == PairRole::decodes) finished_ = 0;
-  }
   Request r;
   r.prompt = static_cast<std::uint32_t>(request.input);
   r.answer = *answer;

@@ -93,13 +93,14 @@ class SglangScheduler : public Scheduler {
   };
 
   /// Throws UserError where a step has room for no page, and where drafts and enable_mixed_chunk are asked
-  /// for. Engines of a pair have no drafts (checked).
+  /// for.
   explicit SglangScheduler(const SglangKnobs& knobs, PairRole role = PairRole::none, DraftLaw law = {});
 
   /// Refused, as the engine does, where the prompt is longer than context_length or the pool less 6 tokens;
   /// and where it would wait for ever, as its rest, its answer and a page are more than the pool. Its answer
   /// is cut to what fits.
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
+  void rests() override;
   bool takes(const TraceRequest& request) const override { return answer_of(request).has_value(); }
   void forget(Id id) override;
   std::size_t depth() const override { return knobs_.disable_overlap_schedule ? 1 : 2; }

@@ -183,8 +183,8 @@ class RequestService::Plays {
     };
     const auto step = [&](std::uint64_t done) { step_(done, q_.requests); };
     if (pools_) {
-      const PairRun run =
-          pools_->play(times_, q_.replicas, q_.router, load.load(), q_.requests, answered, step, q_.failures);
+      const PairRun run = pools_->play({times_, q_.replicas, q_.router, law}, load.load(), q_.requests,
+                                       answered, step, q_.failures);
       return of_pair(run, records, good);
     }
     const ClusterFailures failures{q_.failures, [&] { return scheduler_of(knobs_, law); }};

@@ -80,11 +80,11 @@ ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
   if (role != PairRole::decodes) return out;
   auto& knobs = std::get<SglangKnobs>(out.of);
   knobs.disable_radix_cache = true;
-  // arg_groups/pd_disaggregation_hook.py: twice as many as run, of at most 32; where nobody says how many
-  // run, none.
+  // arg_groups/pd_disaggregation_hook.py: twice as many as run in a group, of at most 32; where nobody says
+  // how many run, none. Those that drafts say are said before.
   constexpr std::uint32_t kFew = 32;
-  if (!says(overrides, kExtraSlots) && says(overrides, "max_running_requests") &&
-      knobs.max_running_requests <= kFew)
+  const bool said = says(overrides, "max_running_requests") || plan[kDrafts] > 0;
+  if (!says(overrides, kExtraSlots) && said && knobs.max_running_requests <= kFew)
     knobs.disaggregation_decode_extra_slots = 2 * knobs.max_running_requests;
   return out;
 }
@@ -132,10 +132,13 @@ std::optional<std::string> no_pair(const PairServer& from, const PairServer& to)
     return "attention groups of a pair run steps of nothing under vLLM while all of them wait for caches, "
            "which is not played yet: a plan with DP1, and more replicas of it, or " +
            argument_given("engine", "sglang");
-  if (prefill[kDrafts] > 0 || decode[kDrafts] > 0)
-    return "drafts of a pair of pools are not played yet: sweep has them on average; plans without, or "
-           "without " +
-           argument_name("prefill") + " one pool that does both";
+  if ((prefill[kDrafts] > 0 || decode[kDrafts] > 0) && !halves_apart(c))
+    return "drafts of a pair of pools are played under SGLang's rules alone yet: sweep has them on average; "
+           "plans without, " +
+           argument_given("engine", "sglang") + ", or without " + argument_name("prefill") +
+           " one pool that does both";
+  if (prefill[kDrafts] != decode[kDrafts])
+    return "the caches of modules that draft are handed over, so that both plans say as many drafts";
   if (has_recurrence(c.model))
     return "recurrent states are handed over whole and kept apart from blocks, which is not played yet: "
            "without " +
@@ -209,31 +212,34 @@ PairPools::PairPools(const Study& study, const PrefillQuestion& question, const 
   times_ = own_times_.get();
 }
 
-std::unique_ptr<Scheduler> PairPools::scheduler(PairRole role) const {
+std::unique_ptr<Scheduler> PairPools::scheduler(PairRole role, const DraftLaw& law) const {
   const ServiceKnobs& knobs = role == PairRole::prefills ? knobs_ : decode_;
-  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of)) return std::make_unique<SglangScheduler>(*k, role);
+  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
+    return std::make_unique<SglangScheduler>(*k, role, law);
+  SL_CHECK(law.drafts() == 0, "drafts of vLLM's pairs pass no no_pair()");
   return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of), role);
 }
 
-PairRun PairPools::play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
-                        std::uint64_t requests, const PlayedEngine::Answered& answered,
+PairRun PairPools::play(const Answering& answering, const ClusterLoad& load, std::uint64_t requests,
+                        const PlayedEngine::Answered& answered,
                         const std::function<void(std::uint64_t)>& step,
                         const std::vector<ReplicaFailure>& failures) const {
   PlayedPool prefill, decode;
   prefill.groups = pair_groups(question_.plan, PairRole::prefills);
   decode.groups = pair_groups(decode_plan_, PairRole::decodes);
   for (int i = 0; i < question_.replicas * question_.plan.dp; ++i)
-    prefill.schedulers.push_back(scheduler(PairRole::prefills));
-  for (int i = 0; i < replicas * decode_plan_.dp; ++i)
-    decode.schedulers.push_back(scheduler(PairRole::decodes));
+    prefill.schedulers.push_back(scheduler(PairRole::prefills, answering.law));
+  for (int i = 0; i < answering.replicas * decode_plan_.dp; ++i)
+    decode.schedulers.push_back(scheduler(PairRole::decodes, answering.law));
   prefill.times = times_;
-  decode.times = &decode_times;
-  prefill.router = decode.router = router;
+  decode.times = &answering.times;
+  prefill.router = decode.router = answering.router;
   decode.max_local_prefill = question_.max_local;
-  const PairFailures fail{
-      failures, [this](ReplicaPool pool) {
-        return scheduler(pool == ReplicaPool::prefill ? PairRole::prefills : PairRole::decodes);
-      }};
+  const PairFailures fail{failures, [&](ReplicaPool pool) {
+                            return scheduler(
+                                pool == ReplicaPool::prefill ? PairRole::prefills : PairRole::decodes,
+                                answering.law);
+                          }};
   return play_pair(prefill, decode, rates_, load, requests, answered, step, fail);
 }
 

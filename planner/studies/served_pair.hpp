@@ -103,9 +103,15 @@ class PairPools {
   PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode, ServiceKnobs& knobs,
             long long mean, long long prompt, const Known& known);
 
-  PairRun play(const StepTimes& decode_times, int replicas, Router router, const ClusterLoad& load,
-               std::uint64_t requests, const PlayedEngine::Answered& answered,
-               const std::function<void(std::uint64_t)>& step,
+  /// The pool that decodes, with its router, which is that of prompts, too; and what its steps yield.
+  struct Answering {
+    const StepTimes& times;
+    int replicas;
+    Router router;
+    DraftLaw law;
+  };
+  PairRun play(const Answering& answering, const ClusterLoad& load, std::uint64_t requests,
+               const PlayedEngine::Answered& answered, const std::function<void(std::uint64_t)>& step,
                const std::vector<ReplicaFailure>& failures = {}) const;
   ServedPair told(const PairRun& run, int decode_gpus, double seconds) const;
   const ServiceKnobs& knobs() const { return knobs_; }
@@ -114,7 +120,7 @@ class PairPools {
  private:
   const PrefillQuestion question_;
   const Plan decode_plan_;
-  std::unique_ptr<Scheduler> scheduler(PairRole role) const;
+  std::unique_ptr<Scheduler> scheduler(PairRole role, const DraftLaw& law) const;
 
   ServiceKnobs knobs_, decode_;
   TransferRates rates_;

@@ -207,7 +207,6 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts
     return fmt::format("the scheduler of {} is not played, those of vllm, sglang and trtllm are",
                        c.engine->title);
   if (plan[kDrafts] > 0) {
-    if (prompts) return "drafts of a pair of pools are not played yet";
     if (auto reason = no_play_of_drafts(c)) return reason;
   }
   if (plan.dp > 1 && overlaps_batches(plan))

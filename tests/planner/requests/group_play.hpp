@@ -68,6 +68,7 @@ class SlowGroups {
       if (next == requests.size()) return answers_;
       note(now_, requests[next].arrival);
       now_ = requests[next].arrival;
+      for (const auto& s : schedulers_) s->rests();
     }
   }
 

@@ -32,7 +32,6 @@ class PlainSglangDrafts : public Scheduler {
         ratio_(first_ratio()) {}
 
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override {
-    if (alive_ == 0 && results_.empty()) ratio_ = first_ratio();  // on_idle
     const std::int64_t pool = std::int64_t{k_.max_total_tokens} / k_.page_size * k_.page_size;
     const std::int64_t max_req_len = std::min<std::int64_t>(k_.context_length, pool) - 1;
     if (request.input >= max_req_len - 5) return std::nullopt;
@@ -64,6 +63,7 @@ class PlainSglangDrafts : public Scheduler {
     waiting_queue_.push_back(r);
     return id;
   }
+  void rests() override { ratio_ = first_ratio(); }
   void forget(Id id) override { unused_.push_back(id); }
   std::size_t depth() const override { return k_.disable_overlap_schedule ? 1 : 2; }
   std::size_t decided() const override { return results_.size(); }

@@ -12,6 +12,7 @@
 #include "planner/requests/cluster.hpp"
 #include "tests/planner/requests/plain_links.hpp"
 #include "tests/planner/requests/plain_sglang.hpp"
+#include "tests/planner/requests/plain_sglang_decode.hpp"
 
 namespace shardline {
 
@@ -20,6 +21,7 @@ struct SglangPairCase {
   TransferRates links;
   std::size_t senders = 1, receivers = 1;
   ReplicaGroups prefill_groups{}, decode_groups{};  // by_room; in_turn
+  DraftLaw law{};
   Seconds path{0.002};
   std::vector<TraceRequest> requests;
   std::vector<ReplicaFailure> failures = {};
@@ -121,7 +123,8 @@ class PlainSglangPair {
     for (std::size_t g = 0; g < (prefills ? c_.prefill_groups : c_.decode_groups).count; ++g) {
       if (prefills) {
         s.prefill.push_back(std::make_unique<PlainPrefill>(
-            c_.prefill, [this](PlainRequest& r, std::uint32_t tokens, bool last) { send(r, tokens, last); }));
+            c_.prefill, [this](PlainRequest& r, std::uint32_t tokens, bool last) { send(r, tokens, last); },
+            c_.law.drafts() > 0));
         continue;
       }
       s.decode.push_back(std::make_unique<PlainDecode>(
@@ -130,7 +133,7 @@ class PlainSglangPair {
             r.room = true;
             attempts_[r.id].times.room = now_;
           },
-          [this](PlainRequest& r) { token(r); }));
+          [this](PlainRequest& r) { token(r); }, c_.law));
     }
   }
   // The links of a group among all, and whose a flow's are.
@@ -181,6 +184,7 @@ class PlainSglangPair {
     const TraceRequest& t = c_.requests[request];
     PlainRequest r;
     r.id = attempts_.size();
+    r.stream = t.number;
     r.prompt = static_cast<std::uint32_t>(t.input);
     r.answer = static_cast<std::uint32_t>(t.output);
     const std::size_t parts = kTraceBlock / c_.prefill.page_size;
@@ -188,6 +192,13 @@ class PlainSglangPair {
     for (std::size_t p = 0; p < r.prompt / c_.prefill.page_size; ++p) {
       if (!own && p / parts >= t.blocks.size()) break;
       r.text.push_back(chain_hash(own ? 1000 + 10 * request + p / parts : t.blocks[p / parts], p % parts));
+    }
+    for (std::uint32_t next = c_.prefill.page_size; next <= r.prompt; next += c_.prefill.page_size) {
+      const std::size_t word = next / kTraceBlock;
+      const bool given = next < r.prompt && (own || word < t.blocks.size());
+      const std::uint64_t of = own ? 1000 + 10 * request + word : given ? t.blocks[word] : 0;
+      r.next.push_back(given ? chain_hash(of, (1ULL << 40) + next % kTraceBlock)
+                             : chain_hash((1ULL << 61) + r.id, next));
     }
     a.there = std::make_unique<PlainRequest>(r);
     a.here = std::make_unique<PlainRequest>(r);

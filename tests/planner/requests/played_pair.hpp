@@ -53,8 +53,12 @@ PlayedPair play_case(const Case& c, Router to_prefill, Router to_decode, std::in
   PlayedPool prefill, decode;
   const auto engine = [&](ReplicaPool pool) {
     const bool prefills = pool == ReplicaPool::prefill;
-    return std::make_unique<Engine>(prefills ? c.prefill : c.decode,
-                                    prefills ? PairRole::prefills : PairRole::decodes);
+    const auto& knobs = prefills ? c.prefill : c.decode;
+    const PairRole role = prefills ? PairRole::prefills : PairRole::decodes;
+    if constexpr (requires { c.law; })
+      return std::make_unique<Engine>(knobs, role, c.law);
+    else
+      return std::make_unique<Engine>(knobs, role);
   };
   if constexpr (requires { c.prefill_groups; }) {
     prefill.groups = c.prefill_groups;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "planner/requests/sglang_scheduler.hpp"
+#include "tests/planner/requests/draft_laws.hpp"
 #include "tests/planner/requests/plain_sglang_pair.hpp"
 #include "tests/planner/requests/played_pair.hpp"
 
@@ -47,6 +48,14 @@ inline SglangPairCase with_groups(SglangPairCase c, std::uint64_t seed) {
     c.requests[i].number = 1000 * seed + i;
     c.requests[i].arrival = c.requests[i].arrival * 0.3;
   }
+  return c;
+}
+
+// The same with drafts.
+inline SglangPairCase with_drafts(SglangPairCase c, std::uint64_t seed) {
+  RandomStream random(seed, "drafts of sglang pairs");
+  c.law = random_law(random);
+  for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].number = 1000 * seed + i;
   return c;
 }
 

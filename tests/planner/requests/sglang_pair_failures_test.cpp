@@ -42,12 +42,13 @@ SglangPairCase failing_case(std::uint64_t seed) {
 }
 
 // SHARDLINE_WHOLE=1 plays 4,000 loads.
-void expect_the_failing_loops(bool groups) {
+void expect_the_failing_loops(bool groups, bool drafts) {
   const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 400;
   std::uint64_t retried = 0, cut = 0, given_up = 0, stops = 0, unserved = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     SglangPairCase c = failing_case(seed);
     if (groups) c = with_groups(std::move(c), seed);
+    if (drafts) c = with_drafts(std::move(c), seed);
     const BentStepTimes times;
     PlainSglangPair slow(c, times);
     bool stopped = false;
@@ -97,8 +98,10 @@ void expect_the_failing_loops(bool groups) {
   EXPECT_LT(stops, seeds / 3);
   EXPECT_EQ(unserved, 0U);
 }
-TEST(SglangPairFailures, R15PlayIsThePlainLoops) { expect_the_failing_loops(false); }
-TEST(SglangPairFailures, R18GroupsAreThePlainLoopsOfAllOfThem) { expect_the_failing_loops(true); }
+TEST(SglangPairFailures, R15PlayIsThePlainLoops) { expect_the_failing_loops(false, false); }
+TEST(SglangPairFailures, R18GroupsAreThePlainLoopsOfAllOfThem) { expect_the_failing_loops(true, false); }
+TEST(SglangPairFailures, R17DraftsAreThePlainLoops) { expect_the_failing_loops(false, true); }
+TEST(SglangPairFailures, R17DraftsOfGroupsAreThePlainLoops) { expect_the_failing_loops(true, true); }
 
 TEST(SglangPairFailures, R15NothingIsLostOrCountedTwice) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

@@ -16,12 +16,13 @@ namespace shardline {
 namespace {
 
 // SHARDLINE_WHOLE=1 plays 4,000 loads.
-void expect_the_plain_loops(bool groups) {
+void expect_the_plain_loops(bool groups, bool drafts) {
   const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 400;
   std::uint64_t preempted = 0, found = 0, shared = 0, stops = 0, chunked = 0, waited = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     SglangPairCase c = random_sglang_pair(seed);
     if (groups) c = with_groups(std::move(c), seed);
+    if (drafts) c = with_drafts(std::move(c), seed);
     const BentStepTimes times;
     PlainSglangPair slow(c, times);
     bool stopped = false;
@@ -69,8 +70,10 @@ void expect_the_plain_loops(bool groups) {
   EXPECT_GT(stops, 0u);
   EXPECT_LT(stops, seeds / 3);
 }
-TEST(SglangPair, R14PlayIsThePlainLoops) { expect_the_plain_loops(false); }
-TEST(SglangPair, R18GroupsAreThePlainLoopsOfAllOfThem) { expect_the_plain_loops(true); }
+TEST(SglangPair, R14PlayIsThePlainLoops) { expect_the_plain_loops(false, false); }
+TEST(SglangPair, R18GroupsAreThePlainLoopsOfAllOfThem) { expect_the_plain_loops(true, false); }
+TEST(SglangPair, R17DraftsAreThePlainLoops) { expect_the_plain_loops(false, true); }
+TEST(SglangPair, R17DraftsOfGroupsAreThePlainLoops) { expect_the_plain_loops(true, true); }
 
 TEST(SglangPair, R14EveryRequestOnceAndAllPagesFree) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {

@@ -309,7 +309,6 @@ TEST(ServedDrafts, WhatIsNotPlayedIsSaid) {
   EXPECT_EQ(no_play(vllm.study, three), std::nullopt);
   EXPECT_EQ(no_play(sglang.study, three), std::nullopt);
   EXPECT_EQ(no_play(vllm.study, possible_plan(vllm, "dp_ep:dp=8,ep=8,drafts=2")), std::nullopt);
-  EXPECT_THAT(no_play(vllm.study, three, true).value_or(""), HasSubstr("drafts of a pair"));
   EXPECT_THAT(no_play(trtllm.study, three).value_or(""), HasSubstr("the scheduler of TensorRT-LLM"));
   EXPECT_THAT(no_pair({vllm.study, three}, {vllm.study, three}).value_or(""),
               HasSubstr("drafts of a pair of pools"));
