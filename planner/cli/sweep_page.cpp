@@ -305,6 +305,7 @@ Page sweep_page(const Study& study, const SweepAnswer& answer, const SweepQuesti
   add_targets(study, answer, asked, page);
   add_limits(page);
   add_points(study, answer, o, columns, page);
+  page.tables = pool_tables(study, answer);
   return page;
 }
 
