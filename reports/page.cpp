@@ -136,6 +136,35 @@ std::string header(const Page& page) {
   return out + "</dl>\n";
 }
 
+std::string row_html(const std::vector<std::string>& cells, const char* tag, std::size_t plans) {
+  std::string out = "<tr>";
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    const bool plan = c + plans >= cells.size();
+    out += fmt::format("<{}{}>{}</{}>", tag, plan ? " class=\"plan\"" : "",
+                       plan && tag == std::string_view("td") ? code(cells[c]) : escaped(cells[c]), tag);
+  }
+  return out + "</tr>\n";
+}
+
+std::string table_html(const PageTable& t, std::size_t place) {
+  const std::string title = fmt::format("table{}-title", place);
+  std::string out = fmt::format("<h2 id=\"{}\">{}</h2>\n", title, escaped(t.title));
+  if (!t.text.empty()) out += fmt::format("<p class=\"hint\">{}</p>\n", escaped(t.text));
+  if (t.rows.empty()) return out;
+  out += fmt::format(
+      "<div class=\"scroll\" role=\"region\" aria-labelledby=\"{}\" tabindex=\"0\">\n<table class=\"whole\">"
+      "<thead>{}</thead><tbody>\n",
+      title, row_html(t.rows.front(), "th", t.plans));
+  for (std::size_t r = 1; r < t.rows.size(); ++r) out += row_html(t.rows[r], "td", t.plans);
+  return out + "</tbody></table></div>\n";
+}
+
+std::string tables_html(const Page& page) {
+  std::string out;
+  for (std::size_t t = 0; t < page.tables.size(); ++t) out += table_html(page.tables[t], t);
+  return out;
+}
+
 }  // namespace
 
 std::string page_html(const Page& page, const std::vector<std::filesystem::path>& vega) {
@@ -145,6 +174,7 @@ std::string page_html(const Page& page, const std::vector<std::filesystem::path>
     if (name == "style") return std::string(page_file("page.css"));
     if (name == "header") return header(page);
     if (name == "note") return scripts ? "" : std::string(page_parts::kWithoutVega);
+    if (name == "tables") return tables_html(page);
     if (name == "data") return data_json(page);
     if (name == "vega") return scripts.value_or("");
     if (name == "script") return script(joined_scripts());

@@ -67,6 +67,14 @@ struct PageLimit {
   std::string name, text;
 };
 
+/// A table below those of plans, as it stands: of answers that are no plans, which nothing filters or
+/// compares.
+struct PageTable {
+  std::string title, text{};                     // a heading, and what is said above it
+  std::vector<std::vector<std::string>> rows{};  // the header first; none: the text stands alone
+  std::size_t plans = 0;  // so many of the last columns are plans, which are not broken
+};
+
 /// Texts are plain, never HTML. A scenario of several lines is shown folded.
 struct Page {
   std::string title, summary, scenario, command, version;
@@ -80,6 +88,7 @@ struct Page {
   std::vector<PageLimit> limits{};  // every one that a part has
   std::string parts_of{};           // what time it is that parts add up to: "of TTL"
   std::vector<PagePoint> points{};
+  std::vector<PageTable> tables{};
 };
 
 /// Vega's module files as found when this program was configured; empty without Debian's libjs-vega.

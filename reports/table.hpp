@@ -18,6 +18,8 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// The header first.
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
   /// Every line starts with `indent` and ends with a newline; no trailing spaces.
   std::string text(const std::string& indent = "  ") const;
   /// The same in at most `width` columns; 0: any width. In this order, as far as needed: headers and cells

@@ -51,6 +51,8 @@ std::filesystem::path system_file(const std::string& name_or_path, const std::fi
     std::vector<std::string> details = expected_one_of(name_or_path, names);
     const std::string near = details.size() == 1 ? with_gpu_of(name_or_path, names) : "";
     if (!near.empty()) details.push_back(fmt::format("did you mean {}?", near));
+    if (name_or_path.find(',') != name_or_path.npos)
+      details.emplace_back("one at a time: ask for each by itself");
     details.push_back(details.size() == 1 ? kOwnSystem : "or the path of a .yaml file");
     throw UserError({Diagnostic{{}, "unknown system " + name_or_path, std::move(details)}});
   }

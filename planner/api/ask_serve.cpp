@@ -93,7 +93,12 @@ Study scenario_study(const ServeQuestion& q, const RunOptions& o) {
 }
 
 StudyAndPlan of_scenario(const ServeQuestion& q, const RunOptions& o) {
-  if (q.plan.empty()) throw UserError(argument_name("plan") + " is required with a scenario");
+  if (q.plan.empty())
+    throw UserError(
+        {shardline::Diagnostic{{},
+                               argument_name("plan") + " is required with a scenario",
+                               {fmt::format("for instance {}; of a model and a system it is chosen",
+                                            argument_given("plan", "tensor:tpa=8,tpf=8"))}}});
   Study study = scenario_study(q, o);
   const Plan plan = possible_plan(study, q.plan);
   return {std::move(study), plan};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/api/convert.hpp"
@@ -133,13 +134,27 @@ void require_no_load(const PlanQuestion& asked) {
                     argument_name(of_load), argument_name("slo")));
 }
 
+namespace {
+
+[[noreturn]] void refuse_beside_slo(std::string_view option) {
+  std::string detail = fmt::format("for instance {} \"ttft p99 2 s, tpot p99 40 ms\"", argument_name("slo"));
+  if (option == "users")
+    detail = fmt::format("targets by percentile are of requests that come by time: {}, or {}",
+                         argument_given("rate", "5/s"), argument_name("trace"));
+  throw UserError({shardline::Diagnostic{
+      {},
+      fmt::format("{} has the targets: no {} beside it", argument_name("slo"), argument_name(option)),
+      {std::move(detail)}}});
+}
+
+}  // namespace
+
 AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o) {
   if (asked.most_ttl_s || asked.least_tokens_per_s_user || asked.most_ttft_s || asked.users)
-    throw UserError(fmt::format("{} has the targets: no {} beside it", argument_name("slo"),
-                                argument_name(asked.least_tokens_per_s_user ? "tokens-per-user"
-                                              : asked.most_ttl_s            ? "ttl"
-                                              : asked.most_ttft_s           ? "ttft"
-                                                                            : "users")));
+    refuse_beside_slo(asked.least_tokens_per_s_user ? "tokens-per-user"
+                      : asked.most_ttl_s            ? "ttl"
+                      : asked.most_ttft_s           ? "ttft"
+                                                    : "users");
   if (!asked.output_tokens)
     throw UserError(fmt::format("{} is missing: requests are answered", argument_name("output")));
   if (!asked.requests_per_s && !asked.trace)

@@ -176,8 +176,7 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
   if (!saved.empty())
     out += saved_text(saved, api::saved_load_options(asked, a, slo) + settings_beside(asked.plan.question),
                       width);
-  out += saved.empty() ? wrapped(fmt::format("next, after the same with --save {}:", file), width, "  ")
-                       : "next:\n";
+  out += wrapped(saved.empty() ? "next, after the same with --save " + file + ":" : "next:", width, "  ");
   const ServiceQuestion& best = shown.front()->answer.question;
   return out + wrapped_command(
                    api::serve_command(best, slo, file, settings_beside(asked.plan.question)) + " -o out",

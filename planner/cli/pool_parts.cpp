@@ -9,6 +9,7 @@
 #include "planner/cli/cost_parts.hpp"
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/sweep_page.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
@@ -35,7 +36,7 @@ std::vector<std::string> first_cells(const Study& study, const PoolPair& p, doub
   return {ttft_range_text(first_error(study, p, users, errors))};
 }
 
-std::string pairs_text(const Study& study, const SweepAnswer& answer) {
+Table pairs_table(const Study& study, const SweepAnswer& answer) {
   const std::vector<std::string> interval = interval_header(study.study.system);
   Table t(joined_cells(
       {{"TPOT"},
@@ -59,7 +60,7 @@ std::string pairs_text(const Study& study, const SweepAnswer& answer) {
                          fmt::format(fmt::runtime(p.users < 100 ? "{:.3g}" : "{:.0f}"), p.users),
                          to_string(p.decode.plan)}}));
   }
-  return fitted(t);
+  return t;
 }
 
 // What a plan that prefills computes in a step, as its launch files say.
@@ -108,7 +109,7 @@ std::string prefills_text(const Study& study, const SweepAnswer& answer) {
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
-std::string whole_text(const Study& study, const SweepAnswer& answer) {
+Table whole_table(const Study& study, const SweepAnswer& answer) {
   const std::vector<std::string> interval = interval_header(study.study.system);
   Table t(joined_cells({{"TPOT", "TTFT"},
                         interval,
@@ -126,7 +127,7 @@ std::string whole_text(const Study& study, const SweepAnswer& answer) {
          rate_cells(study, whole_errors(answer, p)),
          {percent(p.whole_loop.prefill_busy), percent(p.whole_loop.decode_busy), to_string(p.decode.plan)}}));
   }
-  return fitted(t);
+  return t;
 }
 
 bool any_whole(const SweepAnswer& answer) {
@@ -207,7 +208,7 @@ void print_pools(const Study& study, const SweepAnswer& answer) {
       "prompts{}\n{}"
       "{}",
       study.sweep().search.users.empty() ? "" : ",\n  those asked for and no others",
-      pairs_text(study, answer), prefills_text(study, answer));
+      fitted(pairs_table(study, answer)), prefills_text(study, answer));
   const int most = most_pool_gpus(study);
   if (!any_whole(answer)) {
     print_notes("  {} GPUs hold no replicas of both that meet what is asked for\n\n", most);
@@ -219,7 +220,39 @@ void print_pools(const Study& study, const SweepAnswer& answer) {
       "\n  The same in whole replicas on at most {} GPUs ({}): the fewest GPUs that answer\n  95 % of the "
       "above per GPU, else the most that there is; busy: of the time, and of the users who decode\n{}\n",
       most, most < study.study.system.gpus() ? "pool_gpus" : study.study.system.name,
-      whole_text(study, answer));
+      fitted(whole_table(study, answer)));
+}
+
+std::vector<PageTable> pool_tables(const Study& study, const SweepAnswer& answer) {
+  if (workload_of(study) == nullptr) return {};
+  const int most = most_pool_gpus(study);
+  PageTable pairs{"Prompts and answers on separate pools"};
+  if (answer.pools.empty()) {
+    pairs.text =
+        fmt::format("No pair of plans that the engine starts fits {} GPUs and meets the targets.", most);
+    return {pairs};
+  }
+  pairs.text =
+      "In the ratio of GPUs that answers most: tokens/s/GPU are answers over the GPUs of both; no prompt "
+      "disturbs a step that decodes; TTFT has the queue of all users who share a server for prompts.";
+  PageTable whole{
+      "The same in whole replicas",
+      fmt::format("On at most {} GPUs: the fewest that answer 95 % of the above per GPU, else the "
+                  "most that there is.",
+                  most)};
+  pairs.rows = pairs_table(study, answer).rows();
+  whole.rows = whole_table(study, answer).rows();
+  std::size_t w = 1;
+  for (std::size_t i = 0; i < answer.pools.size(); ++i) {
+    const std::string prefill = to_string(answer.pools[i].prefill.plan);
+    pairs.rows[i + 1].push_back(prefill);
+    if (answer.pools[i].whole.gpus > 0) whole.rows[w++].push_back(prefill);
+  }
+  for (PageTable* const t : {&pairs, &whole}) {
+    t->rows.front().emplace_back("prefill plan");
+    t->plans = 2;
+  }
+  return any_whole(answer) ? std::vector<PageTable>{pairs, whole} : std::vector<PageTable>{pairs};
 }
 
 std::string pools_csv(const Study& study, const SweepAnswer& answer) {

@@ -242,7 +242,7 @@ void add_points(const Study& study, const SweepAnswer& answer, const SweepOption
     const Shares& from = shown.rating.shares;
     PagePoint out{label(p.plan),
                   to_string(p.plan),
-                  simulate_command(study, o, p.plan),
+                  simulate_command(study, o, p.asked()),
                   started_by(study.study, p.plan, engines),
                   strategy(p.plan.strategy).exact,
                   best.holds(p)};
@@ -305,6 +305,7 @@ Page sweep_page(const Study& study, const SweepAnswer& answer, const SweepQuesti
   add_targets(study, answer, asked, page);
   add_limits(page);
   add_points(study, answer, o, columns, page);
+  page.tables = pool_tables(study, answer);
   return page;
 }
 

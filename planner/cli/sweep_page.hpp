@@ -11,4 +11,7 @@ namespace shardline::cli {
 Page sweep_page(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked,
                 const SweepOptions& o, const Provenance& made_by);
 
+/// Pairs of pools, and the same in whole replicas, of a sweep that serves a workload; none of others.
+std::vector<PageTable> pool_tables(const Study& study, const SweepAnswer& answer);
+
 }  // namespace shardline::cli

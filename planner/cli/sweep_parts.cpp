@@ -241,7 +241,13 @@ std::string run_json(const Study& study, const SweepQuestion& asked, const Sweep
   record.scenario = o.scenario;
   record.question = asked_of(o, made_by);
   record.files = files;
-  for (api::Winner& w : record.winners) w.simulate = simulate_command(study, o, parse_plan(w.point.plan));
+  for (api::Winner& w : record.winners) {
+    Plan plan = parse_plan(w.point.plan);
+    // With those who wait, as Point::asked().
+    if (w.point.waiting > 0)
+      plan.batch = static_cast<int>(plan.batch * w.point.requests / (w.point.requests - w.point.waiting));
+    w.simulate = simulate_command(study, o, plan);
+  }
   return api::to_json(record);
 }
 

@@ -368,7 +368,9 @@ EngineProfile load_engine(const std::string& name, const std::string& version,
   names.emplace_back(kIdealEngine);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  throw UserError({Diagnostic{{}, "unknown engine " + name, expected_one_of(name, names)}});
+  std::vector<std::string> details = expected_one_of(name, names);
+  if (name.find(',') != name.npos) details.emplace_back("one at a time: ask for each by itself");
+  throw UserError({Diagnostic{{}, "unknown engine " + name, std::move(details)}});
 }
 
 EngineProfile load_engine(const EngineName& engine, const std::filesystem::path& folder) {

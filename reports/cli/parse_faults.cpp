@@ -206,8 +206,10 @@ CLI::Validator whole_number(long long least, long long most) {
   return {[=](std::string& text) {
             const auto plain = decimal_of(text);
             const auto value = plain ? plain : count_of(text);
+            const bool several = text.find_first_of(",;") != text.npos;
             if (!value || *value < least || *value > most)
-              return fmt::format("expected a whole number from {} to {}, found {}", least, most, text);
+              return fmt::format("expected a whole number from {} to {}, found {}{}", least, most, text,
+                                 several ? ": one number, without separators" : "");
             text = std::to_string(*value);
             return std::string{};
           },

@@ -158,6 +158,26 @@ def follow_waiting():
             fail(f"explain does not say who waits: {text}")
 
 
+def follow_waiting_winners():
+    """Commands of a sweep's winners, in run.json and on its page, for users of whom some wait."""
+    line = ["plan", "llama-3.1-70b", "--system", "h200-hgx", "--gpus", "8", "--input", "32K", "--output", "1K", "--users", "128"]
+    for command in ([*line, "--save", "waits.yaml"], ["sweep", "waits.yaml", "--users", "128", "-o", "swept"]):
+        ran = subprocess.run([BINARY, *command], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if ran.returncode != 0:
+            fail(ran.stderr)
+    winners = json.load(open("swept/llama-3.1-70b/run.json"))["winners"]
+    page = open("swept/llama-3.1-70b/frontier.html").read()
+    if not winners or any(w["point"]["waiting"] == 0 for w in winners):
+        fail(f"winners without waiting users: {winners}")
+    for w in winners:
+        shell(w["simulate"] + " --json > answer.json")
+        point, found = w["point"], json.load(open("answer.json"))["served"]
+        if found["users"] != point["requests"] or abs(found["ttft_s"]["value"] / point["ttft_s"]["value"] - 1) > 1e-9:
+            fail(f"{w['simulate']}: {found} for {point}")
+        if json.dumps(w["simulate"]) not in page:
+            fail(f"the page has another command than {w['simulate']}")
+
+
 def follow_served():
     """serve_command of a document plays what was found, as a shell reads it, from another folder than the trace's."""
     saved = "it's $HOME; `touch ran`.yaml"
@@ -191,6 +211,7 @@ def main():
         follow_saved()
         follow_whole_paths()
         follow_waiting()
+        follow_waiting_winners()
         follow_served()
         first = subprocess.run([BINARY, "sweep", scenario, "-o", out, "--set", "device.memory.bandwidth=7 TB/s"],
                                capture_output=True, text=True, stdin=subprocess.DEVNULL)

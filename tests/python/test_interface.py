@@ -18,11 +18,9 @@ from shardline import _results, _shardline
 FUNCTIONS = ["plan", "sweep", "simulate", "explain", "compare", "handoff", "serve", "thresholds", "partition", "conversation"]
 PACKAGE = pathlib.Path(shardline.__file__).parent
 
-# What a program has and a function has not: where output goes and what it looks like; of explain and compare
-# the question of one line, for which a function takes the scenario of plan's answer. Of Python alone: a
+# What a program has and a function has not: where output goes and what it looks like. Of Python alone: a
 # scenario as text, and functions that are called meanwhile. `as` is a keyword there.
 OF_THE_PROGRAM = {"help", "out", "json", "verbose", "save"}
-OF_A_LINE = {"system", "input", "output", "gpus", "nodes", "users", "rate", "ttl", "ttft", "tokens-per-user", "as"}
 OF_PYTHON = {"scenario_text", "progress", "cancelled"}
 
 
@@ -30,9 +28,6 @@ OF_PYTHON = {"scenario_text", "progress", "cancelled"}
 def test_arguments_are_those_of_the_command(program, name):
     text = program.run(name, "--help").stdout
     options = set(re.findall(r"(?m)^  (?:-\w,)?--([a-z-]+)", text)) - OF_THE_PROGRAM
-    if name in ("explain", "compare"):
-        assert options >= OF_A_LINE
-        options -= OF_A_LINE
     options = {"read-as" if word == "as" else word for word in options}
     positional = re.findall(r"(?m)^  ([a-z]+)[ ,]", text.split("Positionals:")[1].split("\nOptions:")[0])
     expected = {word.replace("-", "_") for word in [*options, *positional]}

@@ -113,6 +113,45 @@ def test_results_are_the_documents_of_the_program(folder, program, ask, line):
     assert len(str(theirs)) > 200
 
 
+@pytest.mark.parametrize("users", [4, 400], ids=["all run", "some wait"])
+@pytest.mark.parametrize("ask", [shardline.explain, shardline.compare], ids=["explain", "compare"])
+def test_questions_of_a_line_are_those_of_the_program(program, ask, users):
+    """By the line, and by the answer of plan to it: the same documents but for the comments of the scenario's text."""
+    changed = "device.memory.bandwidth=3 TB/s"
+    line = [ask.__name__, *ON_TWO_GPUS, "--users", str(users), "--engine", "vllm", "--set", changed]
+    theirs = but_for_who_was_asked(program.document(*line))
+    asked = dict(users=users, engine="vllm", set=[changed])
+    answer = shardline.plan("llama-3.1-8b", **SMALL, **asked)
+    for ours in (ask("llama-3.1-8b", **SMALL, **asked), ask(model="llama-3.1-8b", **SMALL, **asked), ask(answer)):
+        document = but_for_who_was_asked(plain(ours))
+        text = document["question"].pop("scenario_text")
+        assert "workload: " in text
+        expected = {**theirs, "question": {k: v for k, v in theirs["question"].items() if k != "scenario_text"}}
+        assert document == expected
+    best = answer.plans[0].point
+    served = ours.served if ask is shardline.explain else ours.plans[0].served
+    assert (served.users, served.tpot_s, served.ttft_s) == (best.requests, best.tpot_s, best.ttft_s)
+    assert (best.waiting > 0) == (users == 400)
+
+
+def test_questions_of_a_line_say_what_they_lack(folder):
+    answer = shardline.plan("llama-3.1-8b", **SMALL)
+    none = shardline.plan("llama-3.1-405b", system="h100-hgx", gpus=1, input="8K", output=512)
+    for ask, text in (
+        (lambda: shardline.explain("llama-3.1-8b", system="h100-hgx"), "input is missing: a question of one line has system"),
+        (lambda: shardline.compare("llama-3.1-8b", input="8K"), "system is missing"),
+        (lambda: shardline.explain("small.yaml"), "plan is required with a scenario, or a question of one line"),
+        (lambda: shardline.compare("small.yaml"), "plan is required with a scenario"),
+        (lambda: shardline.explain(answer, input="4K"), "input: the answer of plan has its question"),
+        (lambda: shardline.explain(answer, model="llama-3.1-70b"), "model: the answer of plan has its question"),
+        (lambda: shardline.explain("a", model="b", **SMALL), "names a model alone"),
+        (lambda: shardline.explain(none), "the question has 0 plans, and one is wanted"),
+        (lambda: shardline.compare(none), "the question has 0 plans, and two are wanted"),
+    ):
+        with pytest.raises(shardline.BadInput, match=re.escape(text)):
+            ask()
+
+
 def test_frames_have_the_cells_of_the_csv(folder, program):
     pandas = pytest.importorskip("pandas")
     assert program.run("sweep", "small.yaml", "-o", "out").returncode == 0

@@ -3,6 +3,7 @@
 // other means than its own. Usage: node page_browser.js CHROMIUM PAGE... ; PICTURES=folder keeps a picture of
 // each view.
 'use strict';
+const fs = require('fs');
 const path = require('path');
 const {Browser} = require('./browser.js');
 
@@ -78,6 +79,40 @@ async function layout(browser, width, scheme) {
     return {least: Math.min(...out), dark};`);
   expect('text stands out (WCAG AA, 4.5)', contrast.least >= 4.5, contrast.least);
   expect('colours are of the scheme asked for', contrast.dark === (scheme === 'dark'), contrast.dark);
+}
+
+// Pairs of pools of a served sweep: as many rows as its pools.csv has, none elsewhere.
+async function pools(browser, file) {
+  const csv = path.join(path.dirname(file), 'pools.csv');
+  const lines =
+      fs.existsSync(csv) ? fs.readFileSync(csv, 'utf8').split('\n').filter(l => l && !l.startsWith('#')) : [];
+  const [head, ...rows] =
+      lines.map(l => l.split(/,(?=(?:[^"]*"[^"]*")*[^"]*$)/).map(c => c.replaceAll('"', '')));
+  const shown = await inPage(browser, `
+    return [...document.querySelectorAll('table.whole')].map(t => ({
+      title: document.getElementById(t.parentNode.getAttribute('aria-labelledby')).textContent,
+      head: [...t.tHead.rows[0].cells].map(c => c.textContent),
+      rows: [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent)),
+      in: t.parentNode.getBoundingClientRect().right <= document.documentElement.clientWidth}));`);
+  if (!head) return expect('no pools where the sweep has none', shown.length === 0, shown);
+  const column = (name, from = rows) => from.map(r => r[head.indexOf(name)]);
+  const of = (table, name) => table.rows.map(r => r[table.head.lastIndexOf(name)]);
+  expect('pairs of pools are shown', shown.length >= 1 && rows.length > 0, shown.length);
+  expect(
+      'pairs have the plans of pools.csv',
+      same(of(shown[0], 'decode plan'), column('decode_plan')) &&
+          same(of(shown[0], 'prefill plan'), column('prefill_plan')),
+      shown[0]);
+  const near = (a, b) => Math.abs(parseFloat(a) / parseFloat(b) - 1) < 1e-3;
+  expect(
+      'pairs have its throughput',
+      of(shown[0], 'tokens/s/GPU').every((v, i) => near(v, column('matched_tokens_per_s_gpu')[i])),
+      of(shown[0], 'tokens/s/GPU'));
+  const whole = rows.filter(r => r[head.indexOf('whole_gpus')]);
+  expect(
+      'whole replicas are shown',
+      whole.length === 0 || same(of(shown[1], 'GPUs'), column('whole_gpus', whole)), shown[1]);
+  expect('tables scroll within the page', shown.every(t => t.in));
 }
 
 async function tableAndFilters(browser) {
@@ -318,6 +353,7 @@ async function view(browser, file, width, scheme) {
   await target(browser);
   await bandsAndChart(browser);
   await comparison(browser);
+  await pools(browser, file);
   await layout(browser, width, scheme);
   quiet();
   if (process.env.PICTURES)

@@ -60,6 +60,19 @@ TEST(Page, HoldsHeaderAndEveryPlan) {
   EXPECT_EQ(html, page_html(two_plans()));
 }
 
+TEST(Page, HasTablesOfWhatIsNoPlan) {
+  Page page = two_plans();
+  page.tables = {{"Pools", "None <fits>."},
+                 {"Whole", "", {{"TPOT", "plan"}, {"5 ms", "tensor:tpa=8,tpf=8"}}, 1}};
+  const std::string html = page_html(page);
+  EXPECT_NE(html.find("<h2 id=\"table0-title\">Pools</h2>\n<p class=\"hint\">None &lt;fits&gt;.</p>\n<h2 id"),
+            std::string::npos);
+  EXPECT_NE(html.find("aria-labelledby=\"table1-title\""), std::string::npos);
+  EXPECT_NE(html.find("<th>TPOT</th><th class=\"plan\">plan</th>"), std::string::npos);
+  EXPECT_NE(html.find("<td>5 ms</td><td class=\"plan\"><code>"), std::string::npos);
+  EXPECT_EQ(page_html(two_plans()).find("table0-title"), std::string::npos);
+}
+
 TEST(Page, RefersToNothingOutside) {
   const std::string html = page_html(two_plans());
   EXPECT_FALSE(std::regex_search(html, std::regex(R"((src|href)\s*=\s*["']?\s*(https?:|//|file:))")));

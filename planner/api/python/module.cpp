@@ -9,6 +9,7 @@
 #include "planner/api/installation.hpp"
 #include "planner/api/other_names.hpp"
 #include "planner/api/python/call.hpp"
+#include "planner/api/sharding.hpp"
 #include "planner/api/shardline.hpp"
 
 namespace shardline::python {
@@ -89,6 +90,16 @@ PYBIND11_MODULE(_shardline, m) {
   m.def("bytes", reader(&api::bytes_of), py::arg("name"), py::arg("text"));
   m.def("rate", reader(&api::rate_of), py::arg("name"), py::arg("text"));
   m.def("meant_option", &api::meant_option, py::arg("found"), py::arg("options"));
+  m.def(
+      "sharding",
+      [](const std::string& plan) {
+        try {
+          return api::sharding_of_plan(plan);
+        } catch (const api::Error& e) {
+          raise(e);
+        }
+      },
+      py::arg("plan"));
   m.def("machine_memory", &api::machine_memory);
   m.def("data_folder", [] {
     try {

@@ -31,10 +31,10 @@ are integers, or texts in which K, M and G are powers of two: ``32768``, ``"32K"
 from __future__ import annotations
 
 import os
-from typing import Callable, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 from . import _arguments as _given
-from . import _results, _shardline
+from . import _line, _results, _shardline
 from ._errors import BadInput, Error, InternalError, Interrupted, NoPlan
 from ._results import *  # noqa: F403
 from ._results import (
@@ -322,13 +322,44 @@ def simulate(
     )
 
 
+def _answer_of_line(
+    scenario: Union[Path, PlanResult], scenario_text: str, model: str, line: Dict[str, Any], run: Dict[str, Any]
+) -> Optional[PlanResult]:
+    """What ``plan`` answers to a question of one line, or has answered; None: a scenario is asked."""
+    given = [name for name, value in line.items() if value is not None and value != ""]
+    if isinstance(scenario, PlanResult):
+        twice = [*given, *(["scenario_text"] if scenario_text else []), *(["model"] if model else [])]
+        if twice:
+            raise BadInput(f"{twice[0]}: the answer of plan has its question")
+        return scenario
+    if not given:
+        return None
+    if scenario_text or (scenario and model):
+        raise BadInput("a question of one line names a model alone, without a scenario")
+    for name in ("system", "input"):
+        if name not in given:
+            raise BadInput(f"{name} is missing: a question of one line has system and input, a scenario neither")
+    return plan(scenario or model, **line, **run)
+
+
 @_given.known_names
 def explain(
-    scenario: Path = "",
+    scenario: Union[Path, PlanResult] = "",
     *,
-    plan: str,
+    plan: str = "",
     scenario_text: str = "",
     model: str = "",
+    system: Path = "",
+    input: Optional[Tokens] = None,
+    output: Optional[Tokens] = None,
+    gpus: Optional[Count] = None,
+    nodes: Optional[Count] = None,
+    users: Optional[Count] = None,
+    rate: Optional[Rate] = None,
+    ttl: Optional[Time] = None,
+    ttft: Optional[Time] = None,
+    tokens_per_user: Optional[float] = None,
+    read_as: Optional[str] = None,
     engine: str = "",
     costs: str = "",
     any_gpus: bool = False,
@@ -340,12 +371,60 @@ def explain(
 ) -> ExplainResult:
     """Why a plan takes as long as it does: bottlenecks, elasticities, the next best plan, what to buy.
 
-    Arguments are those of ``simulate``. Of a question of one line give the scenario that ``plan`` answers
-    it by: ``scenario_text=plan(...).scenario_text``.
+    The plan is one of a scenario, of the question of one line, or of an answer of ``plan``::
+
+        explain("helix_gb200_1m", plan="helix:kvp=8,tpa=8,tpf=64,batch=4")
+        explain("llama-3.1-70b", system="h200-hgx", gpus=8, input="32K", output="1K", ttl="20 ms")
+        explain(plan(...))
+
+    Args:
+        scenario: name of a shipped scenario or a file; with ``system`` a model, as ``plan`` takes it; or what
+            ``plan`` answered.
+        plan: its text; of a line or an answer "": the best one.
+        system, input, output, gpus, nodes, users, rate, ttl, ttft, tokens_per_user, read_as: of a line, as of
+            ``plan``.
+
+    The other arguments are those of ``simulate``.
 
     Raises:
-        BadInput: of an argument, or of the scenario. A plan that does not fit is an answer (``fits``).
+        BadInput: of an argument, or of the scenario; of a line or an answer that has no plan. A plan that does
+            not fit is an answer (``fits``).
     """
+    answer = _answer_of_line(
+        scenario,
+        scenario_text,
+        model,
+        dict(
+            system=system,
+            input=input,
+            output=output,
+            gpus=gpus,
+            nodes=nodes,
+            users=users,
+            rate=rate,
+            ttl=ttl,
+            ttft=ttft,
+            tokens_per_user=tokens_per_user,
+            read_as=read_as,
+        ),
+        dict(
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
+    )
+    if isinstance(answer, PlanResult):
+        more = _given.texts("set", set, "of KEY=VALUE") if answer is scenario else ()
+        scenario, scenario_text, model = "", answer.scenario_text, ""
+        set = [*_line.settings_beside(scenario_text), *more]  # of a line the text has the others
+        plan = _line.chosen(answer, [plan] if plan else [], 1)[0]
+    elif not plan:
+        raise BadInput("plan is required with a scenario, or a question of one line: model, system and input")
     question = ExplainQuestion(
         scenario=_given.path("scenario", scenario),
         scenario_text=_given.text("scenario_text", scenario_text),
@@ -552,11 +631,22 @@ def serve(
 
 @_given.known_names
 def compare(
-    scenario: Path = "",
+    scenario: Union[Path, PlanResult] = "",
     *,
-    plan: Sequence[str],
+    plan: Sequence[str] = (),
     scenario_text: str = "",
     model: str = "",
+    system: Path = "",
+    input: Optional[Tokens] = None,
+    output: Optional[Tokens] = None,
+    gpus: Optional[Count] = None,
+    nodes: Optional[Count] = None,
+    users: Optional[Count] = None,
+    rate: Optional[Rate] = None,
+    ttl: Optional[Time] = None,
+    ttft: Optional[Time] = None,
+    tokens_per_user: Optional[float] = None,
+    read_as: Optional[str] = None,
     engine: str = "",
     costs: str = "",
     any_gpus: bool = False,
@@ -569,20 +659,57 @@ def compare(
     """Two plans side by side, and whether prices tell them apart.
 
     Args:
-        plan: the texts of both.
+        plan: the texts of both; of a line or an answer (): the best two that shard in different ways.
 
-    The other arguments are those of ``simulate``.
+    The other arguments are those of ``explain``.
 
     Raises:
-        BadInput: of an argument, or of the scenario. A plan that does not fit is an answer (``fits``).
+        BadInput: of an argument, or of the scenario; of a line or an answer that has no two plans. A plan that
+            does not fit is an answer (``fits``).
     """
     if isinstance(plan, str):
         raise BadInput(f"plan {plan!r}: expected the texts of two plans")
+    plans = _given.texts("plan", plan, "of two plans")
+    answer = _answer_of_line(
+        scenario,
+        scenario_text,
+        model,
+        dict(
+            system=system,
+            input=input,
+            output=output,
+            gpus=gpus,
+            nodes=nodes,
+            users=users,
+            rate=rate,
+            ttl=ttl,
+            ttft=ttft,
+            tokens_per_user=tokens_per_user,
+            read_as=read_as,
+        ),
+        dict(
+            engine=engine,
+            costs=costs,
+            any_gpus=any_gpus,
+            any_context=any_context,
+            set=set,
+            memory=memory,
+            progress=progress,
+            cancelled=cancelled,
+        ),
+    )
+    if isinstance(answer, PlanResult):
+        more = _given.texts("set", set, "of KEY=VALUE") if answer is scenario else ()
+        scenario, scenario_text, model = "", answer.scenario_text, ""
+        set = [*_line.settings_beside(scenario_text), *more]  # of a line the text has the others
+        plans = _line.chosen(answer, plans, 2)
+    elif not plans:
+        raise BadInput("plan is required with a scenario, or a question of one line: model, system and input")
     question = CompareQuestion(
         scenario=_given.path("scenario", scenario),
         scenario_text=_given.text("scenario_text", scenario_text),
         model=_given.text("model", model),
-        plans=_given.texts("plan", plan, "of two plans"),
+        plans=plans,
     )
     return _shardline.compare(
         question,
