@@ -15,6 +15,7 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/host_work.hpp"
+#include "planner/scenario/bare_kernels.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline::cli {
@@ -73,7 +74,7 @@ std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans) {
 }
 
 std::string engine_text(const Case& c) {
-  if (!c.engine) return "  engine: ideal (bare kernels, nothing of what an engine adds around them)\n";
+  if (!c.engine) return "  engine: " + bare_kernels_text() + "\n";
   const EngineProfile& e = *c.engine;
   const char* of = c.served.total() > 0                      ? "served"
                    : c.batch.decodes() && c.batch.prefills() ? "steps alone"
