@@ -31,6 +31,10 @@ std::string assumed_text(const Case& c) {
                    fmt::format("{} of each GPU kept for context and graphs", to_string(e.kept.fixed, 2)));
   if (const auto block = block_of(e.name, c))
     assumed.insert(assumed.begin(), fmt::format("cache in blocks of {} tokens", *block));
+  // Where the checkpoint's own arithmetic is another one, which no kernel of the engine has there.
+  if (const Dtype math = c.precision.of(Module::experts).math;
+      c.precision.assumed.expert_math && math == Dtype::bf16)
+    assumed.insert(assumed.begin(), fmt::format("experts computed in {}", to_string(math)));
   assumed.insert(assumed.begin(),
                  fmt::format("CUDA graphs to {} requests", e.graphs.empty() ? 0 : e.graphs.back()));
   return fmt::format("{}", fmt::join(assumed, ", "));
