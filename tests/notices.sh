@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 owed() {  # "kind: word" per line
   grep -hoE '^ *source: "AIConfigurator [^"]*' hardware/calibrations/*.yaml planner/engines/*.yaml |
     grep -oE '\b[0-9a-f]{8,}\b' | sed 's/^/commit: /'
-  grep -hoE '^title: .+' planner/engines/*.yaml | grep -v 'ideal' | sed -E 's/^title: "?([^"]*)"?/engine: \1/'
+  grep -hoE '^title: .+' planner/engines/*.yaml | grep -v 'bare kernels' | sed -E 's/^title: "?([^"]*)"?/engine: \1/'
   grep -hoE 'github\.com/[A-Za-z0-9_/-]+ at [0-9a-f]+' tests/planner/traces/README.md | sed -E 's/^(.*) at (.*)$/trace: \1\ntrace: \2/'
   echo "configurations: tests/models/hf"
   grep -hoE 'arXiv [0-9]{4}\.[0-9]{5}' calibrate/validate/*.yaml calibrate/validate/helix*.cpp | sed 's/arXiv /paper: /'

@@ -6,6 +6,7 @@
 
 #include "planner/engines/checkpoints.hpp"
 #include "planner/layers/drafts.hpp"
+#include "planner/scenario/bare_kernels.hpp"
 #include "planner/studies/plan_intervals.hpp"
 #include "sim/base/argument_names.hpp"
 
@@ -133,7 +134,10 @@ Precision precision_of(const Case& c) {
 }
 
 Engine engine_of(const Case& c) {
-  if (!c.engine) return {"ideal", std::nullopt, "bare kernels", {}};
+  if (!c.engine) {
+    const EngineProfile bare = bare_kernels();
+    return {bare.name, std::nullopt, bare.title, bare.assumes};
+  }
   return {c.engine->name, c.engine->version, c.engine->title, assumed_of_engine(c)};
 }
 

@@ -15,6 +15,7 @@
 #include "planner/engines/launchable.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/host_work.hpp"
+#include "planner/scenario/bare_kernels.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline::cli {
@@ -30,6 +31,10 @@ std::string assumed_text(const Case& c) {
                    fmt::format("{} of each GPU kept for context and graphs", to_string(e.kept.fixed, 2)));
   if (const auto block = block_of(e.name, c))
     assumed.insert(assumed.begin(), fmt::format("cache in blocks of {} tokens", *block));
+  // Where the checkpoint's own arithmetic is another one, which no kernel of the engine has there.
+  if (const Dtype math = c.precision.of(Module::experts).math;
+      c.precision.assumed.expert_math && math == Dtype::bf16)
+    assumed.insert(assumed.begin(), fmt::format("experts computed in {}", to_string(math)));
   assumed.insert(assumed.begin(),
                  fmt::format("CUDA graphs to {} requests", e.graphs.empty() ? 0 : e.graphs.back()));
   return fmt::format("{}", fmt::join(assumed, ", "));
@@ -73,7 +78,7 @@ std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans) {
 }
 
 std::string engine_text(const Case& c) {
-  if (!c.engine) return "  engine: ideal (bare kernels, nothing of what an engine adds around them)\n";
+  if (!c.engine) return "  engine: " + bare_kernels_text() + "\n";
   const EngineProfile& e = *c.engine;
   const char* of = c.served.total() > 0                      ? "served"
                    : c.batch.decodes() && c.batch.prefills() ? "steps alone"

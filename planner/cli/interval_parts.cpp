@@ -11,6 +11,7 @@
 #include "planner/engines/launch_files.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/layers/host_work.hpp"
+#include "planner/scenario/bare_kernels.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/told_apart.hpp"
@@ -242,7 +243,10 @@ std::string ttft_evidence(const Study& study, const Point& point) {
 
 std::string throughput_text(const Study& study) {
   const Case& c = study.study;
-  if (!c.engine) return ", ideal (bare kernels)";
+  if (!c.engine) {
+    const EngineProfile bare = bare_kernels();
+    return fmt::format(", {} ({})", bare.name, bare.title);
+  }
   const std::string engine = c.engine->title + " " + c.engine->version;
   if (workload_of(study) != nullptr) return ", served by " + engine;
   return (c.batch.decodes() && !c.batch.prefills() ? ", decode only under " : ", steps alone under ") +

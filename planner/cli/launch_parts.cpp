@@ -8,6 +8,7 @@
 
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "planner/scenario/bare_kernels.hpp"
 #include "reports/terminal.hpp"
 
 namespace shardline::cli {
@@ -79,11 +80,9 @@ namespace {
 
 // Which engine the plans were priced under: launch files start engines, whatever was priced.
 std::string head_of(const Study& study) {
-  return study.title +
-         (study.study.engine
-              ? "\n"
-              : "\n  engine: ideal (bare kernels, nothing of what an engine adds around them): no times "
-                "of the engines that are started below\n");
+  return study.title + (study.study.engine ? "\n"
+                                           : "\n  engine: " + bare_kernels_text() +
+                                                 ": no times of the engines that are started below\n");
 }
 
 // Of one heading: its lines in launch.txt, with its files written.

@@ -9,6 +9,7 @@
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/cli/threshold_context.hpp"
+#include "planner/scenario/bare_kernels.hpp"
 #include "planner/studies/study_memory.hpp"
 #include "planner/studies/threshold_study.hpp"
 #include "reports/atomic_file.hpp"
@@ -113,7 +114,7 @@ ThresholdLine plain(const EmpiricalRule& r) {
 
 std::string engine_name(const Case& c) {
   return c.engine ? fmt::format("{} {}, steps of the prefill alone", c.engine->title, c.engine->version)
-                  : "ideal (bare kernels, nothing of what an engine adds around them)";
+                  : bare_kernels_text();
 }
 
 // What the intervals of crossings are.

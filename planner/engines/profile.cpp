@@ -213,14 +213,7 @@ ContextRanks read_context_ranks(const Reader& r) {
   return out;
 }
 
-EngineProfile read_engine(const Document& document) {
-  EngineProfile p;
-  const Reader root = document.root();
-  p.name = root.at("name").text();
-  p.version = root.at("version").text();
-  p.title = root.at("title").text();
-  p.framework = root.at("kernels").text();
-  const Reader fuses = root.at("fuses");
+void read_fuses(const Reader& fuses, EngineProfile& p) {
   p.fuses_elementwise = fuses.at("elementwise").boolean();
   p.fuses_split_merge = fuses.at("split_merge").boolean();
   const auto sums = fuses.find("norms_in_sums_of"), above = fuses.find("norms_in_sums_above");
@@ -233,6 +226,12 @@ EngineProfile read_engine(const Document& document) {
   }
   static_cast<void>(fuses.at("why").text());
   fuses.no_other_keys();
+}
+
+// What bare kernels do not have.
+void read_around(const Reader& root, EngineProfile& p) {
+  p.version = root.at("version").text();
+  p.framework = root.at("kernels").text();
   read_steps(root.at("steps"), p);
   read_graphs(root.at("graphs"), p);
   if (const auto v = root.find("drafts")) p.drafts = read_draft_steps(*v);
@@ -252,6 +251,15 @@ EngineProfile read_engine(const Document& document) {
   static_cast<void>(memory.at("why").text());
   memory.no_other_keys();
   read_host(root.at("host"), p);
+}
+
+EngineProfile read_engine(const Document& document) {
+  EngineProfile p;
+  const Reader root = document.root();
+  p.name = root.at("name").text();
+  p.title = root.at("title").text();
+  read_fuses(root.at("fuses"), p);
+  if (p.name != kIdealEngine) read_around(root, p);
   for (const Reader& line : root.at("assumes").items()) p.assumes.push_back(line.text());
   root.no_other_keys();
   document.finish();
@@ -337,7 +345,9 @@ EngineProfile parse_engine(const std::string& file_name, const std::string& text
 
 std::vector<EngineProfile> load_engines(const std::filesystem::path& folder) {
   std::vector<EngineProfile> out;
-  for (const auto& file : files_of(folder)) out.push_back(*engine_in(file));
+  for (const auto& file : files_of(folder)) {
+    if (const auto p = engine_in(file); p->name != kIdealEngine) out.push_back(*p);
+  }
   return out;
 }
 
@@ -349,7 +359,7 @@ std::vector<std::string> engine_names(const std::filesystem::path& folder) {
 
 EngineProfile load_engine(const std::string& name, const std::string& version,
                           const std::filesystem::path& folder) {
-  if (same_engine(name, kIdealEngine))
+  if (same_engine(name, kIdealEngine) && !version.empty())
     throw UserError("ideal has no versions: it is bare kernels, expected engine: ideal");
   std::vector<std::string> names, versions;
   for (const auto& file : files_of(folder)) {
@@ -365,7 +375,6 @@ EngineProfile load_engine(const std::string& name, const std::string& version,
         "a profile's rules are of the version that they were read in; nobody has read those of others");
     throw UserError({Diagnostic{{}, fmt::format("no profile of {} {}", name, version), std::move(details)}});
   }
-  names.emplace_back(kIdealEngine);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   std::vector<std::string> details = expected_one_of(name, names);

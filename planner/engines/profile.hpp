@@ -213,19 +213,20 @@ EngineName engine_name(const std::string& text);
 /// Whether version `a` is before `b`, by their first three numbers ("1.0.0rc3" is 1.0.0).
 bool earlier_version(const std::string& a, const std::string& b);
 
-/// Bare kernels: what is asked for in place of an engine. It has no profile.
+/// Bare kernels: what is asked for in place of an engine. Its profile says what they fuse and is called;
+/// cases of it have no engine (nullptr).
 inline constexpr const char* kIdealEngine = "ideal";
 
 /// Whether two names mean one engine: letters and digits are equal but for capitals (TensorRT-LLM,
 /// tensorrt_llm).
 bool same_engine(std::string_view a, std::string_view b);
 
-/// Names of the profiles in `folder` with their versions, sorted: "sglang 0.5.14".
+/// Names of the engines' profiles in `folder` with their versions, sorted: "sglang 0.5.14".
 std::vector<std::string> engine_names(const std::filesystem::path& folder);
 
-/// The profiles in `folder`, in the order of their names. Throws UserError with every fault of a file.
+/// The profiles in `folder` but for that of bare kernels, in the order of their names. Throws UserError with every fault of a file.
 std::vector<EngineProfile> load_engines(const std::filesystem::path& folder);
-/// The profile of an engine; `version` may be empty. Throws UserError: unknown engines and versions, with the
+/// The profile of an engine, or of bare kernels; `version` may be empty. Throws UserError: unknown engines and versions, with the
 /// nearest, and every fault of the file.
 EngineProfile load_engine(const std::string& name, const std::string& version,
                           const std::filesystem::path& folder);

@@ -6,6 +6,7 @@
 
 #include "hardware/machine/frameworks.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/scenario/bare_kernels.hpp"
 #include "planner/scenario/everyday.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 
@@ -100,11 +101,11 @@ std::optional<ServedKeys> read_served(const Reader& root, const AskedEngine& eng
 }
 
 Kernels kernels_of(const EngineProfile* engine) {
+  const EngineProfile bare = engine != nullptr ? EngineProfile{} : bare_kernels();
+  const EngineProfile& of = engine != nullptr ? *engine : bare;
   Kernels k;
-  if (engine != nullptr) {
-    k.separate_elementwise = !engine->fuses_elementwise;
-    k.fused_split_merge = engine->fuses_split_merge;
-  }
+  k.separate_elementwise = !of.fuses_elementwise;
+  k.fused_split_merge = of.fuses_split_merge;
   return k;
 }
 
