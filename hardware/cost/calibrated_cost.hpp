@@ -135,6 +135,7 @@ class CalibratedCost {
   Use* indexed_use(const IndexedBlock& block, bool fp8_cache, std::span<const double> x, bool* other);
   std::optional<FittedPrice> indexed(const PricedOp& op);
   std::optional<FittedPrice> indexed_alike(const PricedOp& op);  // requests of one length
+  double arithmetic_beside(const PricedOp& op, double others) const;
   // Kernels of linear attention, found when first asked for.
   struct RecurrentUse {
     StateDecay decay = StateDecay::per_head;

@@ -263,6 +263,17 @@ std::optional<FittedPrice> CalibratedCost::mixed(const PricedOp& op) {
   return p;
 }
 
+// What the arithmetic of scores, or of attention, takes at the peak of the narrowest type that a kernel may
+// compute in, beyond what the block's other parts have: how a fit divides a block among them may be wrong,
+// and far beyond its table their sum, which has to hold it. Floors have the bytes alone.
+double CalibratedCost::arithmetic_beside(const PricedOp& op, double others) const {
+  if (pricing_ == Pricing::floor) return 0;
+  double peak = 0;
+  for (const Dtype type : {Dtype::bf16, Dtype::fp8})
+    peak = std::max(peak, system_->device.peak[at(type)].value * rates_);
+  return flops(op).value / peak - others;
+}
+
 std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
   const IndexedBlock block = of_shape(op, [](const auto& s) { return s.measured(); });
   const Rows r = of_shape(op, [](const auto& s) { return rows_of(s); });
@@ -280,15 +291,17 @@ std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
   double where[kMostAxes];
   u->fit->form->coordinates(x, u->context, where);
   const std::span<const double> axes = std::span(where).first(u->fit->form->axes.size());
-  double seconds =
-      of_shape(op, [&](const auto& s) { return part_of(s, parts); }) * std::exp(u->correction.at(axes));
+  const double correction = std::exp(u->correction.at(axes));
+  double seconds = of_shape(op, [&](const auto& s) { return part_of(s, parts); }) * correction;
   // Never less than a launch, which is all that a floor counts: what products take beside it need not rise.
   if (op.kind == OpKind::module_rest)
     seconds = pricing_ == Pricing::floor
                   ? kernel_.value
                   : std::max(kernel_.value, seconds - products_of(shape<ModuleRestShape>(op), *u));
   else
-    seconds = std::max(seconds, kv_bytes(op).value / (u->context.bandwidth));
+    seconds =
+        std::max({seconds, kv_bytes(op).value / (u->context.bandwidth),
+                  arithmetic_beside(op, (parts.index + parts.top_k + parts.attend) * correction - seconds)});
   FittedPrice p = at_place(Seconds(seconds), *u, u->fit->outside(axes), axes);
   // The block was measured whole: its parts follow from how they grow.
   p.basis = worse(p.basis, Basis::fitted);

@@ -46,6 +46,24 @@ TEST(ErrorTerms, H65ErrorsOfSeveralSourcesAddUpBySquaresOnEachSide) {
   EXPECT_EQ(sum, of({{2, -0.4, 0, 0.8}, {7, -0.3, 0, 0.6}}));
 }
 
+// However many sources may take most of a time away, something is left of it, and rates stay positive.
+TEST(ErrorTerms, H65TimesStayAboveNothing) {
+  double before = 0;
+  for (int part = 1; part < 100; ++part) {
+    const double low = -part / 100.0;
+    const ErrorTerms sum = of({{1, low, low / 2, 0.2}, {2, low, low / 2, 0.2}, {3, low, 0, 0.2}});
+    const ErrorRange time = time_error(sum), rate = rate_error(sum);
+    EXPECT_GT(time.low, -1) << low;
+    EXPECT_LT(time.low, low) << "more than one of them takes";
+    EXPECT_LT(time.low, before) << "and more the more they take";
+    EXPECT_GT(rate.high, 0) << low;
+    before = time.low;
+  }
+  // Two thirds of it away by each of two: by logarithms alone.
+  EXPECT_NEAR(time_error(of({{1, -2.0 / 3, 0, 0}, {2, -2.0 / 3, 0, 0}})).low,
+              std::expm1(-std::sqrt(2.0) * std::log(3.0)), 1e-12);
+}
+
 // What is known to be off on one side moves the whole interval, by all of it.
 TEST(ErrorTerms, H65BiasAddsUp) {
   ErrorTerms sum;
