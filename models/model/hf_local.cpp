@@ -31,16 +31,30 @@ Reach window(Import& in, std::int64_t when_missing) {
 
 /// Layers with experts, of Llama 4.
 std::vector<bool> llama4_experts(Import& in) {
+  const auto step = in.find_number("interleave_moe_layer_step", limits::kLayers);
+  const auto by_step = [&](int layer) { return (layer + 1) % step.value_or(1) == 0; };
   std::vector<bool> experts(in.layers, false);
-  const int step = in.find_number("interleave_moe_layer_step", limits::kLayers).value_or(1);
-  if (const auto listed = in.find("moe_layers")) {
+  const auto listed = in.find("moe_layers");
+  bool sound = listed && listed->is_sequence();
+  if (listed) {
     for (const Reader& item : listed->items()) {
-      const auto layer = item.integer(0, in.layers - 1);
-      if (layer < in.layers) experts[layer] = true;
+      const auto layer = sound_number(item, 0, in.layers - 1);
+      sound = sound && layer;
+      if (layer && *layer < in.layers) experts[static_cast<std::size_t>(*layer)] = true;
     }
-    return experts;
   }
-  for (int i = step - 1; i < in.layers; i += step) experts[i] = true;
+  for (int i = 0; i < in.layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (!listed) experts[at] = by_step(i);
+    if (!sound || !step || experts[at] == by_step(i)) continue;
+    // transformers has moe_layers go first (configuration_llama4.py at 008e57439125), vLLM reads the step
+    // alone (833483f3578a, models/llama4.py, Llama4DecoderLayer).
+    listed->fault(fmt::format("moe_layers contradicts interleave_moe_layer_step {}: layer {} {} listed",
+                              *step, i, experts[at] ? "is" : "is not"),
+                  {fmt::format("expected layers {}, {}, ... or no interleave_moe_layer_step", *step - 1,
+                               2 * *step - 1)});
+    break;
+  }
   return experts;
 }
 
@@ -57,6 +71,17 @@ std::vector<bool> llama4_chunked(Import& in) {
     const bool by_default = (i + 1) % interval != 0;
     chunked.push_back(types ? (*types)[i] == 1 : rope ? (*rope)[i] == 1 : by_default);
   }
+  // transformers has chunks by layer_types, vLLM (models/llama4.py, Llama4Attention) where there is rotary
+  // embedding.
+  for (int i = 0; i < in.layers && types && rope; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if ((*types)[at] == (*rope)[at]) continue;
+    const Reader item = in.root.at("layer_types").items()[at];
+    item.fault(fmt::format("{} {} contradicts no_rope_layers[{}], which is {}", item.path(), item.text(), i,
+                           (*rope)[at]),
+               {"expected chunked_attention where it is 1, full_attention where it is 0"});
+    break;
+  }
   return chunked;
 }
 
@@ -72,7 +97,7 @@ void read_gemma4_experts(Import& in) {
 Attention step_window(Import& in, const Attention& full) {
   Attention local = full;
   if (const auto other = in.find("attention_other_setting")) {
-    other->allow_other_keys();
+    in.only(*other, {"attention_type", "num_attention_heads", "num_attention_groups", "head_dim"});
     if (const auto at = other->find("num_attention_heads")) local.q_heads = in.number(*at, limits::kHeads);
     if (const auto at = other->find("num_attention_groups")) local.kv_heads = in.number(*at, limits::kHeads);
     if (const auto at = other->find("head_dim")) local.head_dim = in.number(*at, limits::kWidth);
@@ -104,6 +129,34 @@ void read_step_experts(Import& in) {
   }
   for (const int layer : layers) {
     if (layer >= 0 && layer < in.layers) in.has_experts[layer] = true;
+  }
+}
+
+/// sliding_window_size, which vLLM reads (models/mimo_v2.py at 055e47c28003, MiMoV2FlashDecoderLayer), or
+/// sliding_window, which transformers' caches do.
+Reach mimo_window(Import& in) {
+  const Reach usual = window(in, 128);
+  const auto own = in.find("sliding_window_size");
+  if (!own) return usual;
+  const std::int64_t size = own->integer(1, limits::kContext);
+  const auto other = in.find("sliding_window");
+  if (other && usual.tokens != size)
+    own->fault(fmt::format("sliding_window_size {} contradicts sliding_window {}", size, usual.tokens),
+               {"expected one number of tokens, under either key"});
+  return {ReachKind::window, size};
+}
+
+/// layer_types beside hybrid_layer_pattern, which is what vLLM reads.
+void check_mimo_types(Import& in) {
+  const auto types = in.find_names("layer_types", {"full_attention", "sliding_attention"});
+  for (int i = 0; types && i < in.layers && !in.is_local.empty(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (((*types)[at] == 1) == in.is_local[at]) continue;
+    const Reader item = in.root.at("layer_types").items()[at];
+    item.fault(fmt::format("{} {} contradicts hybrid_layer_pattern[{}], which is {}", item.path(),
+                           item.text(), i, in.is_local[at] ? 1 : 0),
+               {"expected sliding_attention where it is 1, full_attention where it is 0"});
+    return;
   }
 }
 
@@ -227,16 +280,16 @@ void read_mimo_v2(Import& in) {
   local.head_dim = in.find_number("swa_head_dim", limits::kWidth).value_or(full.head_dim);
   local.v_dim = in.find_number("swa_v_head_dim", limits::kWidth).value_or(full.v_dim);
   local.sinks = in.flag("add_swa_attention_sink_bias");
-  local.reach = window(in, 128);
-  if (const auto size = in.find("sliding_window_size"))
-    local.reach = {ReachKind::window, size->integer(1, limits::kContext)};
+  local.reach = mimo_window(in);
   for (Attention* a : {&full, &local}) {
     if (a->v_dim == a->head_dim) a->v_dim = 0;
   }
   in.attention = full;
   in.local = local;
   in.is_local = in.need_switches("hybrid_layer_pattern");
+  check_mimo_types(in);
   in.has_experts = in.need_switches("moe_layer_freq");
+  if (!in.has_experts.empty()) check_dense_first(in, "moe_layer_freq");
   read_dense_inner(in);
   in.experts.experts = in.need_number("n_routed_experts", limits::kExperts);
   in.experts.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);

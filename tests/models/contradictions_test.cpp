@@ -1,0 +1,118 @@
+// Where a config.json says the same of its layers twice: both agree, or the file is refused; where it says it
+// elsewhere than others do, what is read is what the model's own classes read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "models/model/hf_config.hpp"
+#include "sim/base/error.hpp"
+#include "tests/models/files.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A published configuration with `more` keys in front of its own.
+Model with(const std::string& name, const std::string& more) {
+  std::string text = testing::read_file(testing::hf_dir() / (name + ".json"));
+  return parse_hf_config(name + ".json", text.insert(text.find('{') + 1, more));
+}
+
+void expect_as_published(const std::string& name, const std::string& more) {
+  SCOPED_TRACE(name);
+  Model ours = with(name, more), theirs = load_hf_config(testing::hf_dir() / (name + ".json"));
+  for (Model* m : {&ours, &theirs}) m->source.clear();
+  EXPECT_EQ(ours, theirs);
+}
+
+std::string listed(int layers, const std::function<std::string(int)>& of) {
+  std::string out;
+  for (int i = 0; i < layers; ++i) out += (i > 0 ? ", " : "") + of(i);
+  return "[" + out + "]";
+}
+
+TEST(Contradictions, WhatAgreesChangesNothing) {
+  expect_as_published("mimo-v2-flash",
+                      R"("first_k_dense_replace": 1, "layer_types": )" + listed(48, [](int i) {
+                        const bool full = i == 0 || i % 6 == 5;
+                        return full ? R"("full_attention")" : R"("sliding_attention")";
+                      }) + ",");
+  expect_as_published("deepseek-v4-flash", R"("compress_rates": {"compressed_sparse_attention": 4},)");
+}
+
+TEST(Contradictions, WidthsOfHeadsAreTheSumOfTheirParts) {
+  expect_as_published("glm-5.2", R"("qk_head_dim": 256,)");
+  EXPECT_THROW(with("glm-5.2", R"("qk_head_dim": 17,)"), UserError);
+}
+
+TEST(Contradictions, NemotronsBlocksAgreeUnderAllTheirNames) {
+  const std::string sizes =
+      R"({"model_type": "nemotron_h", "hidden_size": 64, "max_position_embeddings": 256, "vocab_size": 100,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 128,
+      "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 2, )";
+  const auto read = [&](const std::string& layers) {
+    Model m = parse_hf_config("t.json", sizes + layers + "}");
+    m.source.clear();
+    return m;
+  };
+  const Model pattern = read(R"("hybrid_override_pattern": "M-M*")");
+  const std::string old_names = R"("layers_block_type": ["mamba", "mlp", "mamba", "attention"])";
+  const std::string new_names =
+      R"("layers_block_type": ["linear_attention", "mlp", "linear_attention", "full_attention"])";
+  for (const std::string& names : {old_names, new_names}) {
+    EXPECT_EQ(read(names), pattern);
+    EXPECT_EQ(read(names + R"(, "hybrid_override_pattern": "M-M*")"), pattern);
+    EXPECT_THROW(read(names + R"(, "hybrid_override_pattern": "M-MM")"), UserError);
+    EXPECT_THROW(read(names + R"(, "hybrid_override_pattern": "M-M*M")"), UserError);
+  }
+}
+
+// Only what is said twice can contradict itself: Llama 4's step has a default, which moe_layers overrides.
+TEST(Contradictions, OfADefaultThereAreNone) {
+  const std::string sizes =
+      R"({"model_type": "llama4_text", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 100, "intermediate_size": 128,
+      "max_position_embeddings": 256, "num_local_experts": 8, "num_experts_per_tok": 1, )";
+  EXPECT_NO_THROW(parse_hf_config("t.json", sizes + R"("moe_layers": [1, 3]})"));
+  EXPECT_NO_THROW(
+      parse_hf_config("t.json", sizes + R"("moe_layers": [1, 3], "interleave_moe_layer_step": 2})"));
+  EXPECT_THROW(parse_hf_config("t.json", sizes + R"("moe_layers": [0, 3], "interleave_moe_layer_step": 2})"),
+               UserError);
+}
+
+// Keys inside of a value are noted like those of the file.
+TEST(Contradictions, UnknownKeysOfInnerMappingsAreNoted) {
+  const auto noted = [](const std::string& name, const std::string& at, const std::string& key) {
+    std::string text = testing::read_file(testing::hf_dir() / (name + ".json"));
+    const std::size_t inside = text.find('{', text.find(at));
+    return parse_hf_config("t.json", text.insert(inside + 1, "\"" + key + "\": 3,")).notes;
+  };
+  EXPECT_THAT(noted("kimi-k3", "linear_attn_config", "num_head"),
+              Contains("config.json keys not understood: text_config.linear_attn_config.num_head"));
+  EXPECT_THAT(noted("minimax-m3", "sparse_attention_config", "sparse_topk_block"),
+              Contains("config.json keys not understood: sparse_attention_config.sparse_topk_block"));
+  for (const char* name : {"kimi-k3", "minimax-m3"})
+    EXPECT_THAT(load_hf_config(testing::hf_dir() / (std::string(name) + ".json")).notes,
+                Each(Not(HasSubstr("not understood"))));
+}
+
+TEST(Contradictions, ModulesThatDraftAreNotedWhereTheyAreSaidTwice) {
+  EXPECT_THAT(load_hf_config(testing::hf_dir() / "minimax-m3.json").drafts->count, 1);
+  EXPECT_THAT(with("minimax-m3", R"("num_mtp_modules": 7,)").notes,
+              Contains(HasSubstr("num_mtp_modules 7 beside num_nextn_predict_layers 1: 1 is counted")));
+  EXPECT_THAT(with("minimax-m3", R"("num_mtp_modules": 1,)").notes, Each(Not(HasSubstr("num_mtp_modules"))));
+  EXPECT_THROW(with("minimax-m3", R"("num_mtp_modules": "abc",)"), UserError);
+  EXPECT_THAT(with("glm-5.2", R"("index_share_for_mtp_iteration": true,)").notes,
+              Contains(HasSubstr("not modelled: later passes of the module that drafts")));
+  EXPECT_THAT(with("glm-5.2", R"("index_share_for_mtp_iteration": false,)").notes,
+              Each(Not(HasSubstr("later passes"))));
+}
+
+}  // namespace
+}  // namespace shardline
