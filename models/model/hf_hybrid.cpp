@@ -204,6 +204,23 @@ void read_nemotron_experts(Import& in) {
   in.experts.router_bias = true;  // e_score_correction_bias, fixed in the model's code
 }
 
+/// Kimi-Linear-48B's own file and class (configuration_kimi.py, KimiLinearConfig) have no
+/// max_position_embeddings: model_max_length is the context, and what engines take it from wherever it is
+/// given (vllm-project/vllm 00bb6f59a0c7, transformers_utils/model_arch_config_convertor.py,
+/// derive_max_model_len_and_key).
+void read_kimi_context(Import& in) {
+  const auto own = in.find("model_max_length");
+  if (!own) return read_context(in);
+  in.m.max_context = own->integer(1, limits::kContext);
+  const auto usual = in.find("max_position_embeddings");
+  if (!usual) return;
+  const std::int64_t other = usual->integer(1, limits::kContext);
+  if (other != in.m.max_context)
+    own->fault(
+        fmt::format("model_max_length {} contradicts max_position_embeddings {}", in.m.max_context, other),
+        {"expected one number of tokens, under either key"});
+}
+
 }  // namespace
 
 void read_qwen3_next(Import& in) {
@@ -223,7 +240,7 @@ void read_qwen3_5(Import& in) {
 
 void read_kimi_linear(Import& in) {
   read_size(in);
-  read_context(in);
+  read_kimi_context(in);
   read_mla(in);
   if (in.flag("mla_use_output_gate")) in.attention.gate = OutputGate::full;
   const Reader config = in.need("linear_attn_config");
@@ -245,7 +262,7 @@ void read_kimi_linear(Import& in) {
   in.m.residual.block = in.find_number("attn_res_block_size", limits::kLayers).value_or(0);
   in.ignore({"head_dim", "mla_use_nope", "latent_moe_use_norm", "moe_renormalize",
              "moe_router_activation_func", "num_expert_group", "topk_group", "topk_method",
-             "use_grouped_topk", "activation_situ_beta", "activation_situ_linear_beta", "model_max_length"});
+             "use_grouped_topk", "activation_situ_beta", "activation_situ_linear_beta"});
   in.m.tied_embeddings = in.tied();
 }
 

@@ -102,6 +102,28 @@ TEST(Contradictions, UnknownKeysOfInnerMappingsAreNoted) {
                 Each(Not(HasSubstr("not understood"))));
 }
 
+// moonshotai/Kimi-Linear-48B-A3B-Instruct, config.json: the context is model_max_length. Published: 48B, 3B
+// of them active, of the weights 49.1B (transformers counts embedding and head).
+TEST(Contradictions, KimiLinearsContextIsItsModelMaxLength) {
+  const std::string text =
+      R"({"architectures": ["KimiLinearForCausalLM"], "model_type": "kimi_linear", "hidden_size": 2304,
+      "num_hidden_layers": 27, "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 72,
+      "vocab_size": 163840, "intermediate_size": 9216, "model_max_length": 1048576, "kv_lora_rank": 512,
+      "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+      "mla_use_nope": true, "linear_attn_config": {"kda_layers": [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, 17,
+      18, 19, 21, 22, 23, 25, 26], "full_attn_layers": [4, 8, 12, 16, 20, 24, 27], "num_heads": 32,
+      "head_dim": 128, "short_conv_kernel_size": 4}, "num_experts": 256, "num_experts_per_token": 8,
+      "num_shared_experts": 1, "moe_intermediate_size": 1024, "first_k_dense_replace": 1, "moe_layer_freq": 1,
+      "moe_router_activation_func": "sigmoid", "num_nextn_predict_layers": 0)";
+  const Model m = parse_hf_config("t.json", text + "}");
+  EXPECT_EQ(m.max_context, 1048576);
+  EXPECT_NEAR(parameter_count(m) / 1e9, 49.12, 0.005);
+  EXPECT_EQ(m.layers(), 27);
+  EXPECT_EQ(parse_hf_config("t.json", text + R"(, "max_position_embeddings": 1048576})").max_context,
+            1048576);
+  EXPECT_THROW(parse_hf_config("t.json", text + R"(, "max_position_embeddings": 131072})"), UserError);
+}
+
 TEST(Contradictions, ModulesThatDraftAreNotedWhereTheyAreSaidTwice) {
   EXPECT_THAT(load_hf_config(testing::hf_dir() / "minimax-m3.json").drafts->count, 1);
   EXPECT_THAT(with("minimax-m3", R"("num_mtp_modules": 7,)").notes,
