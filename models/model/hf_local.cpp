@@ -3,6 +3,7 @@
 // mimo_v2.py.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "models/model/hf_import.hpp"
@@ -106,10 +107,14 @@ Attention step_window(Import& in, const Attention& full) {
   return local;
 }
 
-/// moe_layers_enum, "3,4,5" or a list; else all layers behind first_k_dense_replace.
-void read_step_experts(Import& in) {
+/// moe_layers_enum, "3,4,5" or a list; else all layers behind first_k_dense_replace. Whether drafts have
+/// experts: those of the list beyond all layers.
+bool read_step_experts(Import& in) {
   const auto listed = in.find("moe_layers_enum");
-  if (!listed) return read_dense_first(in);
+  if (!listed) {
+    read_dense_first(in);
+    return false;
+  }
   in.has_experts.assign(in.layers, false);
   std::vector<int> layers;
   if (listed->is_sequence()) {
@@ -122,7 +127,7 @@ void read_step_experts(Import& in) {
           !one.empty() && one.size() < 6 && one.find_first_not_of("0123456789") == std::string::npos;
       if (!number || std::stoi(one) >= in.layers + in.drafts) {
         listed->fault(fmt::format("moe_layers_enum: {} is none of layers 0 to {}", one, in.layers - 1));
-        return;
+        return false;
       }
       layers.push_back(std::stoi(one));
     }
@@ -130,6 +135,31 @@ void read_step_experts(Import& in) {
   for (const int layer : layers) {
     if (layer >= 0 && layer < in.layers) in.has_experts[layer] = true;
   }
+  return std::ranges::find_if(layers, [&](int layer) { return layer >= in.layers; }) != layers.end();
+}
+
+/// Layers that draft are numbered behind the others, and are what the lists say of these numbers: dense where
+/// moe_layers_enum does not have them, with a window where layer_types says so (vllm-project/vllm
+/// 01b50b9e8fbe, models/step3p5.py, Step3p5DecoderLayer and Step3p5Attention, of which step3p5_mtp.py makes
+/// its blocks). Where layer_types ends before them they go on as the layers do without a list.
+void set_step_drafts(Import& in, bool routed) {
+  if (in.drafts == 0) return;
+  const auto types = in.find("layer_types");
+  const std::vector<Reader> listed = types && types->is_sequence() ? types->items() : std::vector<Reader>{};
+  bool sliding = in.layers % 4 != 0;
+  for (int i = 0; i < in.drafts; ++i) {
+    const auto at = static_cast<std::size_t>(in.layers + i);
+    if (at >= listed.size()) break;
+    const bool slides = listed[at].one_of({"full_attention", "sliding_attention"}) == 1;
+    if (i > 0 && slides != sliding) {
+      in.note("layers that draft differ in layer_types: the first one's is taken for all");
+      break;
+    }
+    sliding = slides;
+  }
+  in.draft_attention = sliding ? *in.local : in.attention;
+  if (!routed) in.dense.inner = in.need_number("intermediate_size", limits::kWidth);
+  in.draft_ffn = routed ? in.experts : in.dense;
 }
 
 /// sliding_window_size, which vLLM reads (models/mimo_v2.py at 055e47c28003, MiMoV2FlashDecoderLayer), or
@@ -314,12 +344,13 @@ void read_step(Import& in) {
   in.attention = full;
   in.local = step_window(in, full);
   in.is_local = sliding_layers(in, [](int i) { return i % 4 != 0; });
-  read_step_experts(in);
+  const bool routed_drafts = read_step_experts(in);
   read_dense_inner(in);
   read_experts(in, {.older = "moe_num_experts", .older_per_token = "moe_top_k"});
   read_shared(in, in.root.has("share_expert_dims") ? "share_expert_dims" : "share_expert_dim", 1);
   in.find_number("n_shared_experts", limits::kExperts, 0);
   in.experts.router_bias = in.flag("use_moe_router_bias");
+  set_step_drafts(in, routed_drafts);
   in.m.qk_norm = in.flag("use_qk_norm", true);
   in.ignore({"moe_router_scaling_factor", "share_expert_dim", "partial_rotary_factors", "swiglu_limits",
              "swiglu_limits_shared", "need_fp32_gate", "norm_expert_weight", "use_moe", "moe_every_n_layer",

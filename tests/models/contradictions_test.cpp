@@ -124,6 +124,33 @@ TEST(Contradictions, KimiLinearsContextIsItsModelMaxLength) {
   EXPECT_THROW(parse_hf_config("t.json", text + R"(, "max_position_embeddings": 131072})"), UserError);
 }
 
+// Blocks that draft of Step-3.5 and 3.7: layers 45 to 47 are in no list of experts, and slide.
+TEST(Contradictions, StepsDraftsAreDenseAndSlide) {
+  const std::string sizes =
+      R"({"model_type": "step3p5", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_attention_groups": 2, "head_dim": 16, "vocab_size": 100, "intermediate_size": 128,
+      "max_position_embeddings": 256, "sliding_window": 32, "moe_num_experts": 8, "moe_top_k": 2,
+      "moe_intermediate_size": 32, "share_expert_dim": 32, "num_nextn_predict_layers": 2, )";
+  const auto types = [](const std::string& drafts) {
+    return R"("layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention")" +
+           drafts + "]";
+  };
+  const auto read = [&](const std::string& more) { return parse_hf_config("t.json", sizes + more + "}"); };
+  const std::string windows = R"(, "sliding_attention", "sliding_attention")";
+  const Model dense = read(R"("moe_layers_enum": "2,3", )" + types(windows));
+  EXPECT_EQ(dense.drafts->ffn, FeedForward{.inner = 128});
+  EXPECT_EQ(dense.drafts->attention.reach, (Reach{ReachKind::window, 32}));
+  const Model listed_too = read(R"("moe_layers_enum": "2,3,4,5", )" + types(windows));
+  EXPECT_EQ(listed_too.drafts->ffn.experts, 8);
+  const Model full = read(R"("moe_layers_enum": "2,3", )" + types(R"(, "full_attention", "full_attention")"));
+  EXPECT_FALSE(full.drafts->attention.reach.local());
+  const Model mixed =
+      read(R"("moe_layers_enum": "2,3", )" + types(R"(, "full_attention", "sliding_attention")"));
+  EXPECT_THAT(mixed.notes, Contains(HasSubstr("the first one's is taken for all")));
+  EXPECT_FALSE(mixed.drafts->attention.reach.local());
+  EXPECT_THROW(read(types(R"(, "sliding")")), UserError);
+}
+
 TEST(Contradictions, ModulesThatDraftAreNotedWhereTheyAreSaidTwice) {
   EXPECT_THAT(load_hf_config(testing::hf_dir() / "minimax-m3.json").drafts->count, 1);
   EXPECT_THAT(with("minimax-m3", R"("num_mtp_modules": 7,)").notes,
