@@ -125,11 +125,8 @@ Checkpoint classes(const TypeRules& rules, std::span<const Matrix> matrices,
 void note_unmatched(const TypeRules& rules, const Model& m, const std::vector<Matrix>& matrices,
                     std::vector<std::string>& notes) {
   if (rules.excluded.empty() && rules.listed.empty() && rules.only.empty()) return;
-  std::vector<std::vector<std::string>> names;
-  names.reserve(matrices.size());
-  for (const Matrix& one : matrices) names.push_back(one.names);
   const auto look = [&](const Patterns& patterns, const char* what, const char* effect) {
-    std::vector<std::string_view> none = patterns.without_match(names);
+    std::vector<std::string_view> none = patterns.without_match(matrices);
     // Of modules that are not counted: drafts that config.json does not tell of.
     if (!m.drafts) {
       const std::string behind = fmt::format("layers.{}", m.layers());

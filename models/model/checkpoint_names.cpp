@@ -293,19 +293,19 @@ bool without_type(std::string_view pattern) {
 
 bool has_expert(std::string_view name) { return name.find(kExpertNumber) != name.npos; }
 
-std::string of_first_expert(const std::string& name) {
+std::string of_first_expert(std::string_view name) {
   std::string out;
+  out.reserve(name.size());
   std::size_t from = 0;
-  for (std::size_t at = name.find(kExpertNumber); at != std::string::npos;
-       at = name.find(kExpertNumber, from)) {
+  for (std::size_t at = name.find(kExpertNumber); at != name.npos; at = name.find(kExpertNumber, from)) {
     const std::size_t digits = at + kExpertNumber.size();
     std::size_t end = digits;
     while (end < name.size() && std::isdigit(static_cast<unsigned char>(name[end])) != 0) ++end;
-    out.append(name, from, digits - from);
+    out.append(name.substr(from, digits - from));
     if (end > digits) out += '0';
     from = end;
   }
-  return out.append(name, from);
+  return std::move(out.append(name.substr(from)));
 }
 
 }  // namespace shardline::checkpoint

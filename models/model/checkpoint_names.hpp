@@ -33,7 +33,7 @@ std::vector<Matrix> matrices_of(const Model& model);
 bool without_type(std::string_view pattern);
 
 /// The same name with every number of an expert replaced by 0: "layers.3.mlp.experts.17.up_proj".
-std::string of_first_expert(const std::string& name);
+std::string of_first_expert(std::string_view name);
 /// Whether that changes it.
 bool has_expert(std::string_view name);
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <utility>
 
-#include "models/model/checkpoint_names.hpp"
 #include "sim/base/cancel.hpp"
 
 namespace shardline::checkpoint {
@@ -88,7 +88,7 @@ Pattern::Pattern(const Reader& at, std::string text, Listed listed) : text_(std:
   }
   kind_ = Kind::expression;
   const std::string_view expression = std::string_view(text_).substr(3);
-  expression_.emplace(expression);
+  expression_ = std::make_unique<const Expression>(expression);
   if (!expression_->wrong().empty())
     at.fault(fmt::format("\"{}\" is no regular expression: {}", shown(expression), expression_->wrong()));
   if (!expression_->unread().empty())
@@ -117,50 +117,157 @@ bool Pattern::matches(const std::string& name) const {
   return false;
 }
 
+std::string_view Pattern::run() const {
+  const std::string_view text = text_;
+  if (kind_ == Kind::part) {
+    const std::size_t first = text.find('.'), last = text.rfind('.');
+    return first == last ? std::string_view() : text.substr(first + 1, last - first - 1);
+  }
+  if (kind_ != Kind::glob) return {};
+  // What is matched begins with a name and ends with a part of it.
+  const std::size_t dot = text.substr(0, literal_).rfind('.');
+  const std::string_view head = dot == text.npos ? std::string_view() : text.substr(0, dot);
+  if (text.find('[') != text.npos) return head;
+  const std::string_view behind = text.substr(text.find_last_of("*?") + 1);
+  const std::size_t first = behind.find('.');
+  const std::string_view tail = first == behind.npos ? std::string_view() : behind.substr(first + 1);
+  return tail.size() > head.size() ? tail : head;
+}
+
+void NameTable::reserve(std::size_t count) {
+  ends_.reserve(count);
+  if (2 * count > slots_.size()) spread(std::bit_ceil(2 * count));
+}
+
+std::optional<std::size_t> NameTable::find(std::string_view text, std::uint32_t own) const {
+  for (std::size_t at = own; !slots_.empty(); ++at) {
+    const Slot& slot = slots_[at & (slots_.size() - 1)];
+    if (slot.place == 0) break;
+    if (slot.hash == own && this->text(slot.place - 1) == text) return slot.place - 1;
+  }
+  return std::nullopt;
+}
+
+void NameTable::put(Slot slot) {
+  std::size_t at = slot.hash;
+  while (slots_[at & (slots_.size() - 1)].place != 0) ++at;
+  slots_[at & (slots_.size() - 1)] = slot;
+}
+
+void NameTable::spread(std::size_t slots) {
+  const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(slots));
+  for (const Slot& slot : before)
+    if (slot.place != 0) put(slot);
+}
+
+std::size_t NameTable::add(std::string_view text) {
+  const std::uint32_t own = hash(text);
+  if (const auto known = find(text, own)) return *known;
+  const std::size_t place = size();
+  texts_ += text;
+  ends_.push_back(static_cast<std::uint32_t>(texts_.size()));
+  if (2 * size() > slots_.size()) spread(std::max<std::size_t>(16, 2 * slots_.size()));
+  put({own, static_cast<std::uint32_t>(place + 1)});
+  const std::string_view first = text.substr(0, text.find('.'));
+  auto counts = counts_.find(first);
+  if (counts == counts_.end()) counts = counts_.emplace(std::string(first), 0).first;
+  const auto dots = static_cast<std::size_t>(std::count(text.begin(), text.end(), '.'));
+  counts->second |= std::uint64_t{1} << std::min(dots, kMostCounted - 1);
+  return place;
+}
+
+void Patterns::add(Pattern pattern) {
+  const std::size_t order = size_++;
+  if (pattern.plain()) {
+    if (plain_.add(pattern.text()) == orders_.size()) orders_.push_back(order);
+    return;
+  }
+  const auto place = static_cast<std::uint32_t>(others_.size());
+  if (const std::string_view run = pattern.run(); !run.empty()) {
+    const std::size_t at = runs_.add(run);
+    if (at == by_run_.size()) by_run_.emplace_back();
+    by_run_[at].push_back(place);
+    most_alike_ = std::max(most_alike_, by_run_[at].size());
+  } else {
+    by_none_.push_back(place);
+    if (pattern.steps() == 0) most_alike_ = std::max(most_alike_, ++without_run_);
+  }
+  others_.emplace_back(order, std::move(pattern));
+}
+
+template <class Look>
+void Patterns::each_candidate(std::string_view name, Look look) const {
+  const auto each = [&](const std::vector<std::uint32_t>& places) {
+    for (const std::uint32_t place : places)
+      if (!look(place)) return;
+  };
+  each(by_none_);
+  runs_.each_in(name, [&](std::size_t run) { each(by_run_[run]); });
+}
+
 std::optional<std::size_t> Patterns::first(const std::vector<std::string>& names) const {
   std::size_t best = size_;
   CancelCheck check;
   for (const std::string& name : names) {
-    each_run(name, [&](std::string_view run) {
-      const auto at = places_.empty() ? places_.end() : places_.find(run);
-      if (at != places_.end()) best = std::min(best, at->second);
-    });
-    for (const auto& [order, pattern] : others_) {
-      if (order >= best) break;
+    plain_.each_in(name, [&](std::size_t place) { best = std::min(best, orders_[place]); });
+    if (others_.empty()) continue;
+    each_candidate(name, [&](std::uint32_t place) {
+      const std::size_t order = others_[place].first;
+      if (order >= best) return false;  // as are those that come behind it
       check();
-      if (pattern.matches(name)) best = order;
-    }
+      if (others_[place].second.matches(name)) best = order;
+      return true;
+    });
   }
   return best < size_ ? std::optional(best) : std::nullopt;
 }
 
-std::vector<std::string_view> Patterns::without_match(
-    const std::vector<std::vector<std::string>>& names) const {
-  std::unordered_set<std::string_view> known;
-  if (!plain_.empty()) {
-    for (const auto& of_one : names) {
-      for (const std::string& name : of_one)
-        each_run(name, [&](std::string_view run) { known.emplace(run); });
+// Of each text of plain_.
+std::vector<bool> Patterns::matched_names(std::span<const Matrix> matrices) const {
+  std::vector<bool> matched(plain_.size());
+  NameTable firsts;  // what stands for the names of all experts
+  std::vector<std::pair<std::size_t, std::size_t>> stood_for;
+  for (std::size_t i = 0; i < plain_.size(); ++i) {
+    if (has_expert(plain_.text(i))) stood_for.emplace_back(i, firsts.add(of_first_expert(plain_.text(i))));
+  }
+  std::vector<bool> first_matched(firsts.size());
+  for (const Matrix& one : matrices) {
+    for (const std::string& name : one.names) {
+      plain_.each_in(name, [&](std::size_t place) { matched[place] = true; });
+      firsts.each_in(name, [&](std::size_t place) { first_matched[place] = true; });
     }
   }
+  for (const auto& [place, first] : stood_for) matched[place] = first_matched[first];
+  return matched;
+}
+
+// Of each of others_.
+std::vector<bool> Patterns::matched_others(std::span<const Matrix> matrices) const {
+  std::vector<bool> matched(others_.size());
+  CancelCheck check;
+  for (const Matrix& one : matrices) {
+    for (const std::string& name : one.names) {
+      if (others_.empty()) return matched;
+      each_candidate(name, [&](std::uint32_t place) {
+        check();
+        if (!matched[place]) matched[place] = others_[place].second.matches(name);
+        return true;
+      });
+    }
+  }
+  return matched;
+}
+
+std::vector<std::string_view> Patterns::without_match(std::span<const Matrix> matrices) const {
   std::vector<std::pair<std::size_t, std::string_view>> found;
-  for (const auto& [order, text] : plain_) {
-    if (without_type(text)) continue;
-    const bool matched = has_expert(text) ? known.contains(of_first_expert(text)) : known.contains(text);
-    const bool first_of_it = places_.size() == plain_.size() || places_.at(text) == order;
-    if (!matched && first_of_it) found.emplace_back(order, text);
+  const std::vector<bool> names = matched_names(matrices), others = matched_others(matrices);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!names[i] && !without_type(plain_.text(i))) found.emplace_back(orders_[i], plain_.text(i));
   }
   const auto plain = static_cast<std::ptrdiff_t>(found.size());
-  CancelCheck check;
-  for (const auto& [order, pattern] : others_) {
-    const Pattern& p = pattern;  // what a structure was taken apart into is not captured by clang 14
-    const bool any = std::any_of(names.begin(), names.end(), [&](const auto& of_one) {
-      return std::any_of(of_one.begin(), of_one.end(), [&](const std::string& n) {
-        check();
-        return p.matches(n);
-      });
-    });
-    if (!any && !without_type(pattern.text())) found.emplace_back(order, pattern.text());
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const std::string& text = others_[i].second.text();
+    if (!others[i] && !without_type(text)) found.emplace_back(others_[i].first, text);
   }
   std::inplace_merge(found.begin(), found.begin() + plain, found.end());
   std::vector<std::string_view> out;

@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "models/model/checkpoint_names.hpp"
 #include "models/model/expression.hpp"
 #include "sim/base/reader.hpp"
 
@@ -49,6 +52,9 @@ class Pattern {
   const std::string& unread() const { return unread_; }
   /// Of an expression's program; 0 for any other.
   std::size_t steps() const { return expression_ ? expression_->steps() : 0; }
+  /// A run of parts that every name which it matches has: of a glob the whole parts before the first of its
+  /// signs or behind the last, of a part of names those between its first and last dot. Empty: none is known.
+  std::string_view run() const;
   bool matches(const std::string& name) const;
 
  private:
@@ -56,7 +62,7 @@ class Pattern {
   Kind kind_ = Kind::plain;
   std::string text_;
   std::size_t literal_ = 0;  // so many characters of a glob come before the first that is none of a name
-  std::optional<Expression> expression_;
+  std::unique_ptr<const Expression> expression_;
   std::string unread_;
 };
 
@@ -72,44 +78,100 @@ void each_run(std::string_view name, Look look) {
   }
 }
 
+/// Different texts in the order in which they came, and which of them are runs of a name's parts: in time
+/// that grows with the name alone, whatever is kept.
+class NameTable {
+ public:
+  std::size_t size() const { return ends_.size(); }
+  std::string_view text(std::size_t place) const {
+    const std::size_t begin = place == 0 ? 0 : ends_[place - 1];
+    return std::string_view(texts_).substr(begin, ends_[place] - begin);
+  }
+  /// Room for as many texts.
+  void reserve(std::size_t count);
+  /// The text's place; it is a new one where that is the size before.
+  std::size_t add(std::string_view text);
+
+  /// `look` at the place of every text that is a run of the name's parts. Runs are looked up where some text
+  /// begins with their first part and has as many.
+  template <class Look>
+  void each_in(std::string_view name, Look look) const {
+    for (std::size_t begin = 0; begin < name.size() && size() > 0;) {
+      std::size_t end = std::min(name.find('.', begin), name.size());
+      const std::size_t next = end + 1;
+      const auto counts = counts_.find(name.substr(begin, end - begin));
+      std::uint64_t left = counts == counts_.end() ? 0 : counts->second;
+      for (std::size_t parts = 1; left != 0; ++parts) {
+        if ((left & 1) != 0) {
+          const std::string_view run = name.substr(begin, end - begin);
+          if (const auto place = find(run, hash(run))) look(*place);
+        }
+        if (parts < kMostCounted) left >>= 1;
+        if (end == name.size()) break;
+        end = std::min(name.find('.', end + 1), name.size());
+      }
+      begin = next;
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMostCounted = 64;  // the last bit is of texts with so many parts and more
+  struct OfText {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  struct Slot {
+    std::uint32_t hash = 0, place = 0;  // place + 1; 0: nothing is here
+  };
+
+  static std::uint32_t hash(std::string_view text) { return static_cast<std::uint32_t>(OfText{}(text)); }
+  std::optional<std::size_t> find(std::string_view text, std::uint32_t own) const;
+  void spread(std::size_t slots);
+  void put(Slot slot);
+
+  std::string texts_;                // one behind the other
+  std::vector<std::uint32_t> ends_;  // of each in texts_, whose files have 16 MiB at most
+  std::vector<Slot> slots_;          // a power of two, less than half full
+  // By first parts: bit n - 1 where a text that begins with it has n parts.
+  std::unordered_map<std::string, std::uint64_t, OfText, std::equal_to<>> counts_;
+};
+
 // Patterns in their order, of which a file may have tens of thousands: those that stand for themselves are
-// looked up by the runs of a name's parts, the others are tried one by one.
+// looked up by the runs of a name's parts, others by a run that a name has to have (Pattern::run), and tried
+// where it has.
 class Patterns {
  public:
-  Patterns() = default;
-  Patterns(Patterns&&) = default;
-  Patterns& operator=(Patterns&&) = default;
-  Patterns(const Patterns&) = delete;  // places_ looks into plain_
-  Patterns& operator=(const Patterns&) = delete;
-  ~Patterns() = default;
-
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
+  /// The most patterns that have to be tried on a name for one run in it, or for none; expressions, which
+  /// have a limit of their own, apart.
+  std::size_t most_alike() const { return most_alike_; }
 
-  void reserve(std::size_t more) { places_.reserve(places_.size() + more); }
-
-  void add(Pattern pattern) {
-    if (pattern.plain()) {
-      plain_.emplace_back(size_, std::move(pattern).text());
-      places_.emplace(plain_.back().second, size_);
-    } else {
-      others_.emplace_back(size_, std::move(pattern));
-    }
-    ++size_;
-  }
+  void reserve(std::size_t more) { plain_.reserve(plain_.size() + more); }
+  void add(Pattern pattern);
 
   /// Place of the first one that matches one of the names; nothing if none does.
   std::optional<std::size_t> first(const std::vector<std::string>& names) const;
 
-  /// Those that match none of `names`, in their order, each once; parts of what the patterns hold. Numbers of
-  /// experts do not count: one of a layer stands for all.
-  std::vector<std::string_view> without_match(const std::vector<std::vector<std::string>>& names) const;
+  /// Those that match no name of `matrices`, in their order, each once; parts of what the patterns hold.
+  /// Numbers of experts do not count: one of a layer stands for all.
+  std::vector<std::string_view> without_match(std::span<const Matrix> matrices) const;
 
  private:
+  /// `look` at the place in others_ of each that `name` may match, until it says false.
+  template <class Look>
+  void each_candidate(std::string_view name, Look look) const;
+  std::vector<bool> matched_names(std::span<const Matrix> matrices) const;
+  std::vector<bool> matched_others(std::span<const Matrix> matrices) const;
+
   std::size_t size_ = 0;
-  std::deque<std::pair<std::size_t, std::string>> plain_;     // a deque leaves texts where they are
-  std::unordered_map<std::string_view, std::size_t> places_;  // the first of each text
+  NameTable plain_;
+  std::vector<std::size_t> orders_;  // of each text of plain_ the first
   std::vector<std::pair<std::size_t, Pattern>> others_;
+  NameTable runs_;
+  std::vector<std::vector<std::uint32_t>> by_run_;  // of each text of runs_, places in others_
+  std::vector<std::uint32_t> by_none_;              // those that no run is known of
+  std::size_t without_run_ = 0, most_alike_ = 0;
 };
 
 }  // namespace shardline::checkpoint

@@ -173,7 +173,7 @@ void read_blocks(const Reader& r, TypeRules& rules) {
   if (!blocks) return;
   for (const Reader& item : blocks->items()) {
     for (const Reader& name : item.is_sequence() ? item.items() : std::vector<Reader>{item})
-      rules.only.add(Pattern(name, Listed::parts));
+      rules.keep(Pattern(name, Listed::parts));
   }
 }
 

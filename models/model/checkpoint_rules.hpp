@@ -39,13 +39,13 @@ struct TypeRules {
 
   void list(Pattern pattern, MatrixType type) {
     if (!reads(pattern)) return;
-    listed.add(std::move(pattern));
+    add(std::move(pattern), listed);
     listed_types.push_back(type);
   }
   void exclude(Pattern pattern) {
-    if (!reads(pattern)) return;
-    excluded.add(std::move(pattern));
+    if (reads(pattern)) add(std::move(pattern), excluded);
   }
+  void keep(Pattern pattern) { add(std::move(pattern), only); }
 
   /// The type that was found; without one `why` says so.
   std::optional<MatrixType> take(const TypeFound& found);
@@ -54,6 +54,16 @@ struct TypeRules {
   // So many steps of all expressions take a few megabytes, and some minutes for a model of a thousand layers;
   // a file that gives every matrix of one an expression of its own has some tens of thousands.
   static constexpr std::size_t kMostStepsOfAll = 200'000;
+  // Patterns that are tried on every name for want of a whole part that would tell them apart: so many take a
+  // second for a model of a hundred layers, and files have some tens.
+  static constexpr std::size_t kMostAlike = 2000;
+
+  void add(Pattern pattern, Patterns& to) {
+    if (to.most_alike() < kMostAlike || pattern.plain() || pattern.steps() > 0)
+      return to.add(std::move(pattern));
+    if (why.empty())
+      why = fmt::format("more than {} patterns that no whole part of a name tells apart", kMostAlike);
+  }
 
   // False: the pattern is one too many, and is not kept.
   bool reads(const Pattern& pattern) {

@@ -116,6 +116,7 @@ void note_other_keys(Import& in) {
   for (const std::string& key : in.root.keys()) {
     if (!in.understood.contains(key) && !hf::neutral(key)) other.push_back(key);
   }
+  other.insert(other.end(), in.other.begin(), in.other.end());
   if (!other.empty())
     in.m.notes.push_back(fmt::format("config.json keys not understood: {}", fmt::join(other, ", ")));
 }

@@ -25,8 +25,13 @@ std::optional<std::vector<int>> per_layer(const Import& in, const Reader& list, 
     return std::nullopt;
   }
   std::vector<int> values;
-  for (int i = 0; i < in.layers; ++i) values.push_back(read(items[i]));
-  return values;
+  bool sound = true;
+  for (int i = 0; i < in.layers; ++i) {
+    const std::optional<int> value = read(items[i]);
+    sound = sound && value;
+    values.push_back(value.value_or(0));
+  }
+  return sound ? std::optional(values) : std::nullopt;
 }
 
 }  // namespace
@@ -46,15 +51,18 @@ void Import::refuse(std::string_view key, std::string_view why) {
 }
 
 std::optional<std::vector<int>> Import::names_at(const Reader& list, const std::vector<std::string>& names) {
-  return per_layer(*this, list, [&](const Reader& at) { return static_cast<int>(at.one_of(names)); });
+  return per_layer(*this, list, [&](const Reader& at) -> std::optional<int> {
+    const std::size_t place = at.one_of(names);  // 0 where it is none of them
+    if (!at.is_scalar() || at.text() != names[place]) return std::nullopt;
+    return static_cast<int>(place);
+  });
 }
 
 std::optional<std::vector<int>> Import::switches_at(const Reader& list) { return numbers_at(list, 0, 1); }
 
 std::optional<std::vector<int>> Import::numbers_at(const Reader& list, std::int64_t lowest,
                                                    std::int64_t highest) {
-  return per_layer(*this, list,
-                   [&](const Reader& at) { return static_cast<int>(at.integer(lowest, highest)); });
+  return per_layer(*this, list, [&](const Reader& at) { return sound_number(at, lowest, highest); });
 }
 
 std::optional<std::vector<int>> Import::find_names(std::string_view key,
@@ -76,6 +84,21 @@ std::vector<bool> Import::need_switches(std::string_view key) {
     at.items();  // a fault: expected a sequence
   }
   return switches;
+}
+
+void Import::only(const Reader& map, std::initializer_list<std::string_view> known) {
+  map.allow_other_keys();
+  for (const std::string& key : map.keys()) {
+    if (std::ranges::find(known, std::string_view(key)) == known.end())
+      other.push_back(fmt::format("{}.{}", map.path(), key));
+  }
+}
+
+// A getter's answer to a wrong value is a harmless one, which is not what the text says.
+std::optional<int> sound_number(const Reader& item, std::int64_t lowest, std::int64_t highest) {
+  const std::int64_t number = item.integer(lowest, highest);
+  if (!item.is_scalar() || item.text() != std::to_string(number)) return std::nullopt;
+  return static_cast<int>(number);
 }
 
 void read_size(Import& in) {
@@ -149,6 +172,21 @@ void read_sparse_steps(Import& in) {
   }
 }
 
+void check_dense_first(Import& in, std::string_view list) {
+  const auto first = in.find("first_k_dense_replace");
+  if (!first) return;
+  const int dense = in.number(*first, limits::kLayers, 0);
+  for (int i = 0; i < std::min(dense, in.layers); ++i) {
+    if (!in.has_experts[static_cast<std::size_t>(i)]) continue;
+    return first->fault(
+        fmt::format("first_k_dense_replace {} contradicts {}[{}], which is 1 (experts)", dense, list, i),
+        {fmt::format("expected at most {}, the dense layers that {} begins with", i, list)});
+  }
+}
+
+// A list says it of each layer, and is all that those read who read lists (vllm-project/vllm,
+// models/minimax_m3/nvidia/model.py at 902158949803; sglang, srt/models/minimax_m3.py); a number counts
+// behind the first dense ones (vLLM, models/deepseek_v2.py, DeepseekV2DecoderLayer).
 void read_dense_first(Import& in) {
   const auto first = in.find("first_k_dense_replace");
   const int dense = first ? in.number(*first, limits::kLayers, 0) : 0;
@@ -157,7 +195,8 @@ void read_dense_first(Import& in) {
   const auto switches = list ? in.switches_at(*frequency) : std::nullopt;
   const int every = frequency && !list ? in.number(*frequency, limits::kLayers) : 1;
   for (int i = 0; i < in.layers; ++i)
-    in.has_experts.push_back(i >= dense && (switches ? (*switches)[i] == 1 : i % every == 0));
+    in.has_experts.push_back(switches ? (*switches)[i] == 1 : i >= dense && i % every == 0);
+  if (switches) check_dense_first(in, "moe_layer_freq");
   const auto types = in.find_names("mlp_layer_types", {"dense", "sparse"});
   if (!types) return;
   for (int i = 0; i < in.layers; ++i) {

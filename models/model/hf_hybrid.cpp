@@ -3,6 +3,9 @@
 // kimi_linear.py and SGLang's kimi_k3.py.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "models/model/hf_import.hpp"
 
 namespace shardline::hf {
@@ -66,17 +69,23 @@ void read_gated_layers(Import& in) {
 std::vector<bool> kda_layers(const Import& in, const Reader& config) {
   std::vector<int> kind(in.layers, -1);
   const char* keys[] = {"full_attn_layers", "kda_layers"};
+  bool sound = true;
   for (const int k : {0, 1}) {
-    for (const Reader& item : config.at(keys[k]).items()) {
-      const auto layer = static_cast<std::size_t>(item.integer(1, in.layers) - 1);
-      if (layer >= kind.size()) continue;
-      if (kind[layer] >= 0)
-        item.fault(fmt::format("{}: layer {} is in {}, too", item.path(), layer + 1, keys[kind[layer]]));
-      kind[layer] = k;
+    const Reader list = config.at(keys[k]);
+    sound = sound && list.is_sequence();
+    for (const Reader& item : list.items()) {
+      const std::optional<int> number = sound_number(item, 1, in.layers);
+      sound = sound && number;
+      if (!number) continue;
+      int& known = kind[static_cast<std::size_t>(*number - 1)];
+      if (known >= 0)
+        item.fault(fmt::format("{}: layer {} is in {}, too", item.path(), *number, keys[known]));
+      known = k;
     }
   }
   std::vector<bool> kda;
-  for (int i = 0; i < in.layers; ++i) {
+  // A layer may be missing for the entry that was wrong.
+  for (int i = 0; i < in.layers && sound; ++i) {
     if (kind[i] < 0)
       config.fault(fmt::format("{}: layer {} of {} is in neither kda_layers nor full_attn_layers",
                                config.path(), i + 1, in.layers));
@@ -102,11 +111,42 @@ Attention read_kda(Import& in, const Reader& config) {
   return a;
 }
 
+constexpr std::array kBlockTypes = {"mamba", "linear_attention", "moe", "attention", "full_attention", "mlp"};
+constexpr std::string_view kBlockLetters = "MME**-";
+
+/// layers_block_type as letters; '?' for an entry that is none.
+std::string block_letters(const Reader& list) {
+  const std::vector<std::string> names(kBlockTypes.begin(), kBlockTypes.end());
+  std::string letters;
+  for (const Reader& item : list.items()) {
+    const std::size_t place = item.one_of(names);
+    letters += item.is_scalar() && item.text() == names[place] ? kBlockLetters[place] : '?';
+  }
+  return letters;
+}
+
+/// Both say what each layer is. transformers reads layers_block_type first (configuration_nemotron_h.py at
+/// 13923c63d59f), vLLM hybrid_override_pattern (a59ddf748721, transformers_utils/configs/nemotron_h.py):
+/// where they differ, the file is of two models.
+void check_blocks(const Reader& list, const std::string& listed, const std::string& pattern) {
+  if (listed.size() != pattern.size())
+    return list.fault(fmt::format("layers_block_type has {} layers, but hybrid_override_pattern {}",
+                                  listed.size(), pattern.size()));
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    if (listed[i] == pattern[i] || listed[i] == '?') continue;
+    const Reader item = list.items()[i];
+    return item.fault(fmt::format("{} {} contradicts hybrid_override_pattern, whose letter {} is {}",
+                                  item.path(), item.text(), i, pattern.substr(i, 1)),
+                      {"M is mamba, E moe, * attention, - mlp"});
+  }
+}
+
 /// What layers Nemotron-H has, one letter each: M(amba), E(xperts), * (attention), - (dense network).
 std::string nemotron_pattern(Import& in) {
   const auto letters = in.find("hybrid_override_pattern");
   const auto list = in.find("layers_block_type");
   const Reader at = letters ? *letters : list ? *list : in.need("hybrid_override_pattern");
+  const std::string listed = list ? block_letters(*list) : "";
   std::string pattern;
   if (letters) {
     pattern = letters->text();
@@ -114,10 +154,11 @@ std::string nemotron_pattern(Import& in) {
     if (wrong != std::string::npos)
       letters->fault(fmt::format("hybrid_override_pattern: letter {} is {}", wrong, pattern.substr(wrong, 1)),
                      {"expected M (Mamba), E (experts), * (attention) or - (dense network)"});
-  } else if (list) {
-    for (const Reader& item : list->items())
-      pattern +=
-          "MME**-"[item.one_of({"mamba", "linear_attention", "moe", "attention", "full_attention", "mlp"})];
+    else if (list && list->is_sequence())
+      check_blocks(*list, listed, pattern);
+  } else {
+    pattern = listed;
+    std::ranges::replace(pattern, '?', '-');  // faults are known
   }
   const auto count = in.find("num_hidden_layers");
   const auto layers = static_cast<std::int64_t>(pattern.size());
@@ -163,6 +204,23 @@ void read_nemotron_experts(Import& in) {
   in.experts.router_bias = true;  // e_score_correction_bias, fixed in the model's code
 }
 
+/// Kimi-Linear-48B's own file and class (configuration_kimi.py, KimiLinearConfig) have no
+/// max_position_embeddings: model_max_length is the context, and what engines take it from wherever it is
+/// given (vllm-project/vllm 00bb6f59a0c7, transformers_utils/model_arch_config_convertor.py,
+/// derive_max_model_len_and_key).
+void read_kimi_context(Import& in) {
+  const auto own = in.find("model_max_length");
+  if (!own) return read_context(in);
+  in.m.max_context = own->integer(1, limits::kContext);
+  const auto usual = in.find("max_position_embeddings");
+  if (!usual) return;
+  const std::int64_t other = usual->integer(1, limits::kContext);
+  if (other != in.m.max_context)
+    own->fault(
+        fmt::format("model_max_length {} contradicts max_position_embeddings {}", in.m.max_context, other),
+        {"expected one number of tokens, under either key"});
+}
+
 }  // namespace
 
 void read_qwen3_next(Import& in) {
@@ -182,12 +240,13 @@ void read_qwen3_5(Import& in) {
 
 void read_kimi_linear(Import& in) {
   read_size(in);
-  read_context(in);
+  read_kimi_context(in);
   read_mla(in);
   if (in.flag("mla_use_output_gate")) in.attention.gate = OutputGate::full;
   const Reader config = in.need("linear_attn_config");
   if (config.is_map()) {
-    config.allow_other_keys();
+    in.only(config, {"kda_layers", "full_attn_layers", "num_heads", "head_dim", "short_conv_kernel_size",
+                     "use_full_rank_gate", "gate_lower_bound"});
     const Attention kda = read_kda(in, config);
     for (const bool linear : kda_layers(in, config)) in.mixers.push_back(linear ? kda : in.attention);
   } else {
@@ -200,10 +259,10 @@ void read_kimi_linear(Import& in) {
   in.experts.latent = in.find_number("routed_expert_hidden_size", limits::kWidth).value_or(0);
   in.experts.latent_norm = in.experts.latent > 0 && in.flag("latent_moe_use_norm");
   in.experts.router_bias = true;  // e_score_correction_bias, fixed in the model's code
-  in.m.residual.block = in.find_number("attn_res_block_size", limits::kLayers, 0).value_or(0);
+  in.m.residual.block = in.find_number("attn_res_block_size", limits::kLayers).value_or(0);
   in.ignore({"head_dim", "mla_use_nope", "latent_moe_use_norm", "moe_renormalize",
              "moe_router_activation_func", "num_expert_group", "topk_group", "topk_method",
-             "use_grouped_topk", "activation_situ_beta", "activation_situ_linear_beta", "model_max_length"});
+             "use_grouped_topk", "activation_situ_beta", "activation_situ_linear_beta"});
   in.m.tied_embeddings = in.tied();
 }
 

@@ -39,6 +39,7 @@ struct Import {
   std::optional<FeedForward> draft_ffn = {};
 
   std::set<std::string, std::less<>> understood = {};
+  std::vector<std::string> other = {};  // keys inside of values that nothing reads, "linear_attn_config.x"
   std::vector<std::function<void()>> rules = {};  // between fields; run when every field is sound
 
   /// The value of `key` unless it is missing or null.
@@ -66,7 +67,8 @@ struct Import {
   int need_number(std::string_view key, std::string_view older, std::int64_t highest);
   /// One value per layer: the place in `names` of each text of a list, or each 0 or 1 of one. Entries behind
   /// those of all layers are of multi-token prediction, as many as there are such layers, and left out.
-  /// Nothing where `key` is missing or null.
+  /// Nothing where `key` is missing or null, or where an entry is wrong: what else the file says of layers is
+  /// not held against an entry that had to be made up.
   std::optional<std::vector<int>> find_names(std::string_view key, const std::vector<std::string>& names);
   std::optional<std::vector<int>> find_switches(std::string_view key);
   /// The same of a list that stands elsewhere than in root.
@@ -76,6 +78,8 @@ struct Import {
   /// As find_switches; a fault if `key` is missing or null.
   std::vector<bool> need_switches(std::string_view key);
   void note(std::string text) { m.notes.push_back(std::move(text)); }
+  /// `map` is read by the keys of `known` alone: any other is noted with those of the file itself.
+  void only(const Reader& map, std::initializer_list<std::string_view> known);
   /// Whether embedding and head are one table: a wrapper may say so for its language model.
   bool tied(bool when_missing = false) {
     if (wrapped && !find("tie_word_embeddings")) {
@@ -123,6 +127,11 @@ void read_sparse_steps(Import& in);
 /// first_k_dense_replace, and moe_layer_freq: every so many layers have experts, or a 0 or 1 for each; or
 /// mlp_layer_types, dense or sparse.
 void read_dense_first(Import& in);
+/// A fault if first_k_dense_replace calls a layer dense that has experts by in.has_experts, which `list` says
+/// ("moe_layer_freq"): engines read the list alone.
+void check_dense_first(Import& in, std::string_view list);
+/// The number that `item` is, from `lowest` to `highest`; nothing where it is none, which is a fault.
+std::optional<int> sound_number(const Reader& item, std::int64_t lowest, std::int64_t highest);
 /// topk_method's correction bias; notes on limits of routing and on multi-token prediction.
 void read_deepseek_routing(Import& in);
 /// The layers of `chosen` see as `reach` says and have the other layers' widths.

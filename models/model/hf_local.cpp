@@ -3,6 +3,7 @@
 // mimo_v2.py.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "models/model/hf_import.hpp"
@@ -31,16 +32,30 @@ Reach window(Import& in, std::int64_t when_missing) {
 
 /// Layers with experts, of Llama 4.
 std::vector<bool> llama4_experts(Import& in) {
+  const auto step = in.find_number("interleave_moe_layer_step", limits::kLayers);
+  const auto by_step = [&](int layer) { return (layer + 1) % step.value_or(1) == 0; };
   std::vector<bool> experts(in.layers, false);
-  const int step = in.find_number("interleave_moe_layer_step", limits::kLayers).value_or(1);
-  if (const auto listed = in.find("moe_layers")) {
+  const auto listed = in.find("moe_layers");
+  bool sound = listed && listed->is_sequence();
+  if (listed) {
     for (const Reader& item : listed->items()) {
-      const auto layer = item.integer(0, in.layers - 1);
-      if (layer < in.layers) experts[layer] = true;
+      const auto layer = sound_number(item, 0, in.layers - 1);
+      sound = sound && layer;
+      if (layer && *layer < in.layers) experts[static_cast<std::size_t>(*layer)] = true;
     }
-    return experts;
   }
-  for (int i = step - 1; i < in.layers; i += step) experts[i] = true;
+  for (int i = 0; i < in.layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (!listed) experts[at] = by_step(i);
+    if (!sound || !step || experts[at] == by_step(i)) continue;
+    // transformers has moe_layers go first (configuration_llama4.py at 008e57439125), vLLM reads the step
+    // alone (833483f3578a, models/llama4.py, Llama4DecoderLayer).
+    listed->fault(fmt::format("moe_layers contradicts interleave_moe_layer_step {}: layer {} {} listed",
+                              *step, i, experts[at] ? "is" : "is not"),
+                  {fmt::format("expected layers {}, {}, ... or no interleave_moe_layer_step", *step - 1,
+                               2 * *step - 1)});
+    break;
+  }
   return experts;
 }
 
@@ -57,6 +72,17 @@ std::vector<bool> llama4_chunked(Import& in) {
     const bool by_default = (i + 1) % interval != 0;
     chunked.push_back(types ? (*types)[i] == 1 : rope ? (*rope)[i] == 1 : by_default);
   }
+  // transformers has chunks by layer_types, vLLM (models/llama4.py, Llama4Attention) where there is rotary
+  // embedding.
+  for (int i = 0; i < in.layers && types && rope; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if ((*types)[at] == (*rope)[at]) continue;
+    const Reader item = in.root.at("layer_types").items()[at];
+    item.fault(fmt::format("{} {} contradicts no_rope_layers[{}], which is {}", item.path(), item.text(), i,
+                           (*rope)[at]),
+               {"expected chunked_attention where it is 1, full_attention where it is 0"});
+    break;
+  }
   return chunked;
 }
 
@@ -72,7 +98,7 @@ void read_gemma4_experts(Import& in) {
 Attention step_window(Import& in, const Attention& full) {
   Attention local = full;
   if (const auto other = in.find("attention_other_setting")) {
-    other->allow_other_keys();
+    in.only(*other, {"attention_type", "num_attention_heads", "num_attention_groups", "head_dim"});
     if (const auto at = other->find("num_attention_heads")) local.q_heads = in.number(*at, limits::kHeads);
     if (const auto at = other->find("num_attention_groups")) local.kv_heads = in.number(*at, limits::kHeads);
     if (const auto at = other->find("head_dim")) local.head_dim = in.number(*at, limits::kWidth);
@@ -81,10 +107,14 @@ Attention step_window(Import& in, const Attention& full) {
   return local;
 }
 
-/// moe_layers_enum, "3,4,5" or a list; else all layers behind first_k_dense_replace.
-void read_step_experts(Import& in) {
+/// moe_layers_enum, "3,4,5" or a list; else all layers behind first_k_dense_replace. Whether drafts have
+/// experts: those of the list beyond all layers.
+bool read_step_experts(Import& in) {
   const auto listed = in.find("moe_layers_enum");
-  if (!listed) return read_dense_first(in);
+  if (!listed) {
+    read_dense_first(in);
+    return false;
+  }
   in.has_experts.assign(in.layers, false);
   std::vector<int> layers;
   if (listed->is_sequence()) {
@@ -97,13 +127,66 @@ void read_step_experts(Import& in) {
           !one.empty() && one.size() < 6 && one.find_first_not_of("0123456789") == std::string::npos;
       if (!number || std::stoi(one) >= in.layers + in.drafts) {
         listed->fault(fmt::format("moe_layers_enum: {} is none of layers 0 to {}", one, in.layers - 1));
-        return;
+        return false;
       }
       layers.push_back(std::stoi(one));
     }
   }
   for (const int layer : layers) {
     if (layer >= 0 && layer < in.layers) in.has_experts[layer] = true;
+  }
+  return std::ranges::find_if(layers, [&](int layer) { return layer >= in.layers; }) != layers.end();
+}
+
+/// Layers that draft are numbered behind the others, and are what the lists say of these numbers: dense where
+/// moe_layers_enum does not have them, with a window where layer_types says so (vllm-project/vllm
+/// 01b50b9e8fbe, models/step3p5.py, Step3p5DecoderLayer and Step3p5Attention, of which step3p5_mtp.py makes
+/// its blocks). Where layer_types ends before them they go on as the layers do without a list.
+void set_step_drafts(Import& in, bool routed) {
+  if (in.drafts == 0) return;
+  const auto types = in.find("layer_types");
+  const std::vector<Reader> listed = types && types->is_sequence() ? types->items() : std::vector<Reader>{};
+  bool sliding = in.layers % 4 != 0;
+  for (int i = 0; i < in.drafts; ++i) {
+    const auto at = static_cast<std::size_t>(in.layers + i);
+    if (at >= listed.size()) break;
+    const bool slides = listed[at].one_of({"full_attention", "sliding_attention"}) == 1;
+    if (i > 0 && slides != sliding) {
+      in.note("layers that draft differ in layer_types: the first one's is taken for all");
+      break;
+    }
+    sliding = slides;
+  }
+  in.draft_attention = sliding ? *in.local : in.attention;
+  if (!routed) in.dense.inner = in.need_number("intermediate_size", limits::kWidth);
+  in.draft_ffn = routed ? in.experts : in.dense;
+}
+
+/// sliding_window_size, which vLLM reads (models/mimo_v2.py at 055e47c28003, MiMoV2FlashDecoderLayer), or
+/// sliding_window, which transformers' caches do.
+Reach mimo_window(Import& in) {
+  const Reach usual = window(in, 128);
+  const auto own = in.find("sliding_window_size");
+  if (!own) return usual;
+  const std::int64_t size = own->integer(1, limits::kContext);
+  const auto other = in.find("sliding_window");
+  if (other && usual.tokens != size)
+    own->fault(fmt::format("sliding_window_size {} contradicts sliding_window {}", size, usual.tokens),
+               {"expected one number of tokens, under either key"});
+  return {ReachKind::window, size};
+}
+
+/// layer_types beside hybrid_layer_pattern, which is what vLLM reads.
+void check_mimo_types(Import& in) {
+  const auto types = in.find_names("layer_types", {"full_attention", "sliding_attention"});
+  for (int i = 0; types && i < in.layers && !in.is_local.empty(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (((*types)[at] == 1) == in.is_local[at]) continue;
+    const Reader item = in.root.at("layer_types").items()[at];
+    item.fault(fmt::format("{} {} contradicts hybrid_layer_pattern[{}], which is {}", item.path(),
+                           item.text(), i, in.is_local[at] ? 1 : 0),
+               {"expected sliding_attention where it is 1, full_attention where it is 0"});
+    return;
   }
 }
 
@@ -227,16 +310,16 @@ void read_mimo_v2(Import& in) {
   local.head_dim = in.find_number("swa_head_dim", limits::kWidth).value_or(full.head_dim);
   local.v_dim = in.find_number("swa_v_head_dim", limits::kWidth).value_or(full.v_dim);
   local.sinks = in.flag("add_swa_attention_sink_bias");
-  local.reach = window(in, 128);
-  if (const auto size = in.find("sliding_window_size"))
-    local.reach = {ReachKind::window, size->integer(1, limits::kContext)};
+  local.reach = mimo_window(in);
   for (Attention* a : {&full, &local}) {
     if (a->v_dim == a->head_dim) a->v_dim = 0;
   }
   in.attention = full;
   in.local = local;
   in.is_local = in.need_switches("hybrid_layer_pattern");
+  check_mimo_types(in);
   in.has_experts = in.need_switches("moe_layer_freq");
+  if (!in.has_experts.empty()) check_dense_first(in, "moe_layer_freq");
   read_dense_inner(in);
   in.experts.experts = in.need_number("n_routed_experts", limits::kExperts);
   in.experts.experts_per_token = in.need_number("num_experts_per_tok", limits::kExperts);
@@ -261,12 +344,13 @@ void read_step(Import& in) {
   in.attention = full;
   in.local = step_window(in, full);
   in.is_local = sliding_layers(in, [](int i) { return i % 4 != 0; });
-  read_step_experts(in);
+  const bool routed_drafts = read_step_experts(in);
   read_dense_inner(in);
   read_experts(in, {.older = "moe_num_experts", .older_per_token = "moe_top_k"});
   read_shared(in, in.root.has("share_expert_dims") ? "share_expert_dims" : "share_expert_dim", 1);
   in.find_number("n_shared_experts", limits::kExperts, 0);
   in.experts.router_bias = in.flag("use_moe_router_bias");
+  set_step_drafts(in, routed_drafts);
   in.m.qk_norm = in.flag("use_qk_norm", true);
   in.ignore({"moe_router_scaling_factor", "share_expert_dim", "partial_rotary_factors", "swiglu_limits",
              "swiglu_limits_shared", "need_fp32_gate", "norm_expert_weight", "use_moe", "moe_every_n_layer",

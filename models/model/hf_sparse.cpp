@@ -8,8 +8,19 @@
 namespace shardline::hf {
 namespace {
 
-void ignore_rope(Import& in) {
-  in.ignore({"indexer_rope_interleave", "rope_interleave", "qk_head_dim", "head_dim"});
+/// qk_head_dim is the sum of both parts, as transformers sets it whatever the file says
+/// (configuration_glm_moe_dsa.py at 008e57439125).
+void read_rope(Import& in) {
+  in.ignore({"indexer_rope_interleave", "rope_interleave", "head_dim"});
+  const auto width = in.find("qk_head_dim");
+  if (!width) return;
+  in.rules.emplace_back([&in, at = *width, given = width->integer(1, limits::kWidth)] {
+    const Attention& a = in.attention;
+    if (given == a.nope_dim + a.rope_dim) return;
+    at.fault(fmt::format("qk_head_dim {} contradicts qk_nope_head_dim {} and qk_rope_head_dim {}", given,
+                         a.nope_dim, a.rope_dim),
+             {fmt::format("expected their sum, {}", a.nope_dim + a.rope_dim)});
+  });
 }
 
 SparseIndex read_index(Import& in) {
@@ -40,9 +51,10 @@ void check_choices(Import& in, const std::vector<bool>& shared, const std::funct
 /// layer but each index_topk_freq-th one from index_skip_topk_offset on (configuration_glm_moe_dsa.py).
 std::vector<bool> shared_choices(Import& in) {
   std::vector<bool> shared;
-  const int every = in.find_number("index_topk_freq", limits::kLayers, 0).value_or(1);
-  const int offset = in.find_number("index_skip_topk_offset", limits::kLayers, 0).value_or(2);
-  const auto by_step = [&](int layer) { return std::max(layer - offset + 1, 0) % std::max(1, every) != 0; };
+  const int every = in.find_number("index_topk_freq", limits::kLayers).value_or(1);
+  const auto skip = in.find("index_skip_topk_offset");
+  const int offset = skip ? in.number(*skip, in.layers, 0) : 2;
+  const auto by_step = [&](int layer) { return std::max(layer - offset + 1, 0) % every != 0; };
   const auto pattern = in.find("index_topk_pattern");
   if (const auto types = in.find_names("indexer_types", {"full", "shared"})) {
     for (const int type : *types) shared.push_back(type == 1);
@@ -57,7 +69,12 @@ std::vector<bool> shared_choices(Import& in) {
       shared.push_back(static_cast<std::size_t>(i) < text.size() && text[i] == 'S');
     return shared;
   }
-  for (int i = 0; i < in.layers; ++i) shared.push_back(by_step(i));
+  for (int i = 0; i < in.layers; ++i) shared.push_back(by_step(i) && !in.root.has("indexer_types"));
+  if (!shared.empty() && shared.front() && skip)
+    skip->fault(fmt::format("index_skip_topk_offset {}: of index_topk_freq {} the first layer would take a "
+                            "choice, and no layer before it makes one",
+                            offset, every),
+                {fmt::format("expected 1 to {}", in.layers)});
   return shared;
 }
 
@@ -66,10 +83,17 @@ std::vector<bool> shared_choices(Import& in) {
 std::vector<int> compress_ratios(Import& in) {
   int of_type[] = {0, 4, 128};
   if (const auto rates = in.find("compress_rates")) {
-    rates->allow_other_keys();
     const char* names[] = {"", "compressed_sparse_attention", "heavily_compressed_attention"};
+    in.only(*rates, {names[1], names[2]});
+    const bool listed = in.find("compress_ratios").has_value();
     for (const int i : {1, 2}) {
-      if (const auto at = rates->find(names[i])) of_type[i] = in.number(*at, limits::kWidth);
+      const auto at = rates->find(names[i]);
+      const int rate = at ? in.number(*at, limits::kWidth) : of_type[i];
+      if (rate != of_type[i] && listed)
+        at->fault(fmt::format("{} {} contradicts compress_ratios, whose layers of that kind have {}",
+                              at->path(), rate, of_type[i]),
+                  {fmt::format("expected {}", of_type[i])});
+      of_type[i] = rate;
     }
   }
   std::vector<int> ratios;
@@ -79,7 +103,7 @@ std::vector<int> compress_ratios(Import& in) {
   const auto list = in.find("compress_ratios");
   if (!list) {
     // Missing, or null where a list is needed: without compression all layers would see a short window alone.
-    if (ratios.empty()) {
+    if (ratios.empty() && !in.find("layer_types")) {
       if (const Reader at = in.need("compress_ratios"); in.root.has("compress_ratios"))
         at.fault("compress_ratios: expected 0, 4 or 128 for each layer, found null");
     }
@@ -121,7 +145,12 @@ Attention v4_window(Import& in) {
   Attention a;
   a.kind = AttentionKind::compressed;
   a.q_heads = in.attention.q_heads;
-  a.kv_heads = in.find_number("num_key_value_heads", limits::kHeads).value_or(1);
+  a.kv_heads = 1;
+  if (const auto kv = in.find("num_key_value_heads");
+      kv && sound_number(*kv, 1, limits::kHeads).value_or(1) != 1)
+    kv->fault(
+        fmt::format("num_key_value_heads {}: compressed attention has one key for all heads", kv->text()),
+        {"expected 1"});
   a.head_dim = in.find_number("head_dim", limits::kWidth).value_or(512);
   a.rope_dim = in.find_number("qk_rope_head_dim", limits::kWidth).value_or(64);
   a.q_lora_rank = in.need_number("q_lora_rank", limits::kWidth);
@@ -167,13 +196,27 @@ void refuse_index_values(Import& in, const Reader& config, const std::vector<boo
   }
 }
 
+/// MiniMax-M3 names its modules of multi-token prediction twice. vLLM builds num_mtp_modules of them
+/// (models/minimax_m3/nvidia/mtp.py at 0fddb0a24549, MiniMaxM3MultiTokenPredictor: step i runs module
+/// i % num_mtp_modules); transformers ignores them all (configuration_minimax_m3_vl.py at 01a05aad6d83). The
+/// published 428B have none of them in it, so it cannot say how many a checkpoint holds.
+void note_mtp_modules(Import& in) {
+  const auto modules = in.find_number("num_mtp_modules", 64, 0);
+  if (!modules || *modules == in.drafts) return;
+  in.note(fmt::format(
+      "num_mtp_modules {} beside num_nextn_predict_layers {}: {} counted, in weights and cache, and run pass "
+      "after pass, as engines do with DeepSeek's; vLLM builds num_mtp_modules of them, each with weights and "
+      "a cache of its own, and runs one per draft",
+      *modules, in.drafts, in.drafts == 1 ? "1 is" : fmt::format("{} are", in.drafts)));
+}
+
 }  // namespace
 
 void read_deepseek_v32(Import& in) {
   read_deepseek(in);
   in.attention.index = read_index(in);
   in.find_names("layer_types", {"deepseek_sparse_attention"});
-  ignore_rope(in);
+  read_rope(in);
 }
 
 void read_glm_dsa(Import& in) {
@@ -185,8 +228,10 @@ void read_glm_dsa(Import& in) {
     in.mixers.push_back(in.attention);
     in.mixers.back().index->shared = shared[i];
   }
-  // Whether drafts reuse what the layers chose: they are priced as choosing for themselves.
-  in.flag("index_share_for_mtp_iteration");
+  if (in.flag("index_share_for_mtp_iteration") && in.drafts > 0)
+    in.note(
+        "not modelled: later passes of the module that drafts take the choice of its first "
+        "(index_share_for_mtp_iteration); each is timed as if it chose for itself, which is longer");
 }
 
 constexpr std::int64_t kMostIterations = 100'000;
@@ -220,7 +265,10 @@ void read_deepseek_v4(Import& in) {
   in.find("intermediate_size");  // another name of moe_intermediate_size
   in.find_number("hc_sinkhorn_iters", kMostIterations, 0);
   if (const auto theta = in.find("compress_rope_theta")) theta->number(0, kMostTheta);
-  in.ignore({"hc_eps", "swiglu_limit", "partial_rotary_factor", "expert_dtype", "num_local_experts"});
+  // What vLLM knows (models/deepseek_v4/quant_config.py, _DEEPSEEK_V4_EXPERT_DTYPES); where it says fp4,
+  // hf_config.cpp takes the experts out of the blocks of FP8.
+  if (const auto type = in.find("expert_dtype")) type->one_of({"fp4", "fp8"});
+  in.ignore({"hc_eps", "swiglu_limit", "partial_rotary_factor", "num_local_experts"});
 }
 
 void read_minimax_m3(Import& in) {
@@ -245,7 +293,9 @@ void read_minimax_m3(Import& in) {
   if (!config && in.root.has("sparse_attention_config"))
     in.note("sparse_attention_config is null: all layers have full attention");
   if (config) {
-    config->allow_other_keys();
+    in.only(*config, {"use_sparse_attention", "sparse_attention_freq", "sparse_disable_index_value",
+                      "sparse_num_index_heads", "sparse_index_dim", "sparse_topk_blocks", "sparse_block_size",
+                      "sparse_init_block", "sparse_local_block", "sparse_score_type"});
     const auto used = config->find("use_sparse_attention");
     if (!used || used->is_null() || used->boolean()) {
       const std::vector<bool> sparse = sparse_layers(in, *config);
@@ -257,8 +307,9 @@ void read_minimax_m3(Import& in) {
       }
     }
   }
+  note_mtp_modules(in);
   in.ignore({"swiglu_alpha", "swiglu_limit", "use_gemma_norm", "rotary_dim", "partial_rotary_factor",
-             "num_mtp_modules", "shared_intermediate_size"});
+             "shared_intermediate_size"});
   in.m.tied_embeddings = in.tied();
 }
 

@@ -172,7 +172,7 @@ class JsonBuilder {
       std::string_view key;
       if (!take('"') || !quoted(key) || !take(':')) return false;
       YamlNode* const child = value(depth);
-      if (child == nullptr || !keys.emplace(key, child).second) return false;
+      if (child == nullptr || !keys.emplace(key, child)) return false;
       child->key = key;
       child->key_place = key_place;
       add(map, *child);

@@ -154,8 +154,7 @@ void note_asked(const YamlNode& map, std::string_view key, const YamlNode* child
 
 const YamlNode* child_of(const YamlNode& map, std::string_view key) {
   if (map.kind != Kind::map || !map.by_key) return nullptr;
-  const auto it = map.by_key->find(key);
-  return it == map.by_key->end() ? nullptr : it->second;
+  return map.by_key->find(key);
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ YamlNode* owned(YamlText& text, const YamlNode* node) {
 
 YamlNode* child_of(YamlText& text, const YamlNode& map, std::string_view key) {
   if (!map.by_key) return nullptr;
-  const auto at = map.by_key->find(key);
-  return at == map.by_key->end() ? nullptr : owned(text, at->second);
+  const YamlNode* const child = map.by_key->find(key);
+  return child == nullptr ? nullptr : owned(text, child);
 }
 
 // In place of the child of that key, or behind the others.
@@ -73,16 +73,16 @@ void hang(YamlText& text, YamlNode& map, YamlNode& node, std::string_view key, P
   node.key_place = place;
   node.parent = &map;
   detail::YamlKeys& keys = text.keys(map);
-  const auto old = keys.find(key);
-  if (old == keys.end()) {
+  const YamlNode* const old = keys.find(key);
+  if (old == nullptr) {
     node.index = map.children.size();
     map.children.push_back(&node);
+    keys.emplace(key, &node);
   } else {
-    node.index = old->second->index;
-    *std::find(map.children.begin(), map.children.end(), old->second) = &node;
-    keys.erase(old);
+    node.index = old->index;
+    *std::find(map.children.begin(), map.children.end(), old) = &node;
+    keys.replace(key, &node);
   }
-  keys.emplace(key, &node);
 }
 
 // The value, with places in the whole setting.

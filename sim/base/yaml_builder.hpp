@@ -234,12 +234,12 @@ class TreeBuilder : public YAML::EventHandler {
       text_.add_fault(top.key_place, below(path_of(*top.node), value), "merge keys (<<) are not supported",
                       {"write the merged keys out"});
     } else if (top.node->by_key) {
-      const auto first = top.node->by_key->find(value);
-      if (first == top.node->by_key->end()) return;
+      const YamlNode* const first = top.node->by_key->find(value);
+      if (first == nullptr) return;
       top.dropped = true;
-      const std::string path = path_of(*first->second);
+      const std::string path = path_of(*first);
       text_.add_fault(top.key_place, path, "duplicate key " + path,
-                      {fmt::format("first given at line {}", first->second->key_place.line + 1)});
+                      {fmt::format("first given at line {}", first->key_place.line + 1)});
     }
   }
 
