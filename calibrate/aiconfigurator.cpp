@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "calibrate/aiconfigurator_tables.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -71,6 +72,9 @@ std::string counted(std::size_t n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
+// What a table of one GPU and a few versions has, many times over.
+constexpr std::size_t kMostReasons = 50, kQuoted = 100;  // rows' reasons and versions; bytes of a cell
+
 class TableReader {
  public:
   TableReader(CsvText& text, std::size_t header) : text_(text), header_(header) {}
@@ -79,7 +83,9 @@ class TableReader {
     choose_table();
     read_header();
     text_.finish();  // without its columns no row means anything
+    CancelCheck check;
     for (std::size_t i = header_ + 1; i < text_.lines().size() && !text_.hopeless(); ++i) {
+      check();
       if (!text_.lines()[i].empty()) read_row(i);
     }
     text_.finish();
@@ -94,9 +100,7 @@ class TableReader {
   }
 
  private:
-  std::vector<CsvCell> cells(std::size_t line) const {
-    return csv_cells(text_.lines()[line], CsvStyle::quotes);
-  }
+  std::vector<CsvCell> cells(std::size_t line) const { return text_.cells(line, CsvStyle::quotes); }
 
   // The kind of table that shares most columns, and of those the one that lacks fewest.
   void choose_table() {
@@ -160,7 +164,9 @@ class TableReader {
     if (text_.faults() == faults || op == head.end()) return;
     // A table of another kind is better told so than what it lacks.
     const auto column = static_cast<std::size_t>(op - head.begin());
+    CancelCheck check;
     for (std::size_t i = header_ + 1; i < text_.lines().size(); ++i) {
+      check();
       const std::vector<CsvCell> row = cells(i);
       if (column >= row.size()) continue;
       if (!known_op(row[column].text)) throw UserError(no_counterpart(i, row[column]));
@@ -232,10 +238,21 @@ class TableReader {
         row_.leave_out(fmt::format("op_name {} in a table of {}", row_.word("op_name"), table_.family->name));
     }
     if (!row_.left_out.empty()) {
-      ++left_out_[row_.left_out];
+      leave_out();
       return;
     }
     for (const Made& m : row_.made) add(line, m);
+  }
+
+  // Reasons name what stands in the row, and are all shown.
+  void leave_out() {
+    const auto known = left_out_.find(row_.left_out);
+    if (known != left_out_.end())
+      ++known->second;
+    else if (left_out_.size() < kMostReasons)
+      left_out_.emplace(row_.left_out, 1);
+    else
+      ++others_left_out_;
   }
 
   void read_cell(std::size_t line, const CsvCell& cell, std::size_t at) {
@@ -265,12 +282,16 @@ class TableReader {
   std::string stranger() {
     const std::string_view op = row_.word("op_name"), device = row_.word("device");
     if (std::none_of(kind_->op_names.begin(), kind_->op_names.end(), [&](const char* o) { return op == o; }))
-      return fmt::format("op_name {}", op);
+      return fmt::format("op_name {}", op.substr(0, kQuoted));
     if (!device_) device_ = device;
-    if (device != *device_) return fmt::format("device {}, the first row's is {}", device, *device_);
+    if (device != *device_)
+      return fmt::format("device {}, the first row's is {}", device.substr(0, kQuoted),
+                         device_->substr(0, kQuoted));
     const std::string release = fmt::format("{} {}", row_.word("framework"), row_.word("version"));
-    if (std::find(releases_.begin(), releases_.end(), release) == releases_.end())
+    if (std::find(releases_.begin(), releases_.end(), release) == releases_.end()) {
+      if (releases_.size() == kMostReasons) return fmt::format("more than {} versions", kMostReasons);
       releases_.push_back(release);
+    }
     return {};
   }
 
@@ -324,6 +345,9 @@ class TableReader {
     std::vector<std::string> out;
     for (const auto& [reason, rows] : left_out_)
       out.push_back(fmt::format("{}: {} left out: {}", text_.file(), counted(rows, "row"), reason));
+    if (others_left_out_ > 0)
+      out.push_back(fmt::format("{}: {} left out for other reasons than those {}", text_.file(),
+                                counted(others_left_out_, "row"), kMostReasons));
     std::size_t repeated = 0, rows = 0;
     for (const auto& t : times_) {
       if (t.size() < 2) continue;
@@ -346,6 +370,7 @@ class TableReader {
   std::optional<std::string> device_;
   std::vector<std::string> releases_;  // framework and version
   std::map<std::string, std::size_t> left_out_;
+  std::size_t others_left_out_ = 0;
   std::unordered_map<std::string, std::size_t> shapes_;  // row of each shape
   std::vector<std::vector<double>> times_;               // of each row, in microseconds
 };

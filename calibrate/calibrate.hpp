@@ -75,6 +75,9 @@ std::string hash_of(std::span<const std::string> texts);
 /// The same over the bytes of files.
 std::string hash_of_files(std::span<const std::filesystem::path> files);
 
+/// Whether the path is a folder; what is not there is none. Throws UserError where that cannot be told: loops
+/// of links, names that are too long, folders that may not be entered.
+bool is_folder(const std::filesystem::path& path);
 /// What a folder holds, in the order of the names. Throws UserError.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
 /// The .csv files among them.

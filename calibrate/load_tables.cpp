@@ -15,6 +15,14 @@
 
 namespace shardline {
 
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_type type = std::filesystem::status(path, error).type();
+  if (error && type != std::filesystem::file_type::not_found)
+    throw UserError("cannot read " + path.string() + ": " + error.message());
+  return type == std::filesystem::file_type::directory;
+}
+
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
   std::error_code error;
   std::vector<std::filesystem::path> out = folder_entries(folder, error);
@@ -52,7 +60,7 @@ double bytes_of_files(const std::vector<std::string>& paths) {
     bytes += static_cast<double>(text_size(file, kLargestTable));
   };
   for (const std::string& p : paths) {
-    if (!std::filesystem::is_directory(p)) {
+    if (!is_folder(p)) {
       add(p);
       continue;
     }
@@ -87,7 +95,7 @@ Tables load_tables(const std::vector<std::string>& paths) {
   require_memory(need_of_evaluation(paths));
   std::vector<std::pair<std::filesystem::path, bool>> files;  // with whether it is a folder's
   for (const std::string& p : paths) {
-    if (!std::filesystem::is_directory(p)) {
+    if (!is_folder(p)) {
       files.push_back({p, false});
       continue;
     }

@@ -19,6 +19,7 @@ namespace {
 using enum ColumnKind;
 
 constexpr const char* kEngine = "engine";
+constexpr std::size_t kMostProvenance = 1000;  // ours are 6
 
 bool has_column(const std::vector<CsvCell>& header, std::string_view wanted) {
   return std::any_of(header.begin(), header.end(), [&](const CsvCell& c) { return c.text == wanted; });
@@ -113,13 +114,14 @@ class Parser {
       where.file = text_.file();
       where.line = static_cast<int>(line) + 1;
       where.column = 1;
-      where.source_line = std::string(text_.lines()[line]);
+      where.source_line = std::string(text_.lines()[line].substr(0, 200));
+      where.source_cut = text_.lines()[line].size() > 200;
       throw UnpricedTable({Diagnostic{where, fmt::format("a table of {}: no form prices it", u.what), {}}});
     }
   }
 
   void read_header(std::size_t line) {
-    const std::vector<CsvCell> cells = csv_cells(text_.lines()[line]);
+    const std::vector<CsvCell> cells = text_.cells(line);
     refuse_unpriced(line, cells);
     const auto has = [&](std::string_view wanted) { return has_column(cells, wanted); };
     // The family that shares most columns, and of those the one that lacks fewest.
@@ -177,7 +179,7 @@ class Parser {
   }
 
   void read_row(std::size_t line) {
-    const std::vector<CsvCell> cells = csv_cells(text_.lines()[line]);
+    const std::vector<CsvCell> cells = text_.cells(line);
     if (cells.size() != roles_.size()) {
       text_.fault(line, fmt::format("{} cells, but {} columns", cells.size(), roles_.size()));
       return;
@@ -334,8 +336,14 @@ MeasurementTable parse_measurements(const std::string& file_name, const std::str
   const auto& lines = csv.lines();
   std::vector<std::pair<std::string, std::string>> provenance;
   std::size_t header = 0;
-  while (header < lines.size() && (lines[header].empty() || lines[header][0] == '#'))
-    read_provenance(lines[header++], provenance);
+  CancelCheck check;
+  for (; header < lines.size() && (lines[header].empty() || lines[header][0] == '#'); ++header) {
+    check();
+    read_provenance(lines[header], provenance);
+    if (provenance.size() <= kMostProvenance) continue;
+    csv.fault(header, fmt::format("more than {} lines of \"# key: value\"", kMostProvenance));
+    csv.finish();
+  }
   if (header == lines.size()) throw UserError(file_name + " has no header line");
   MeasurementTable table =
       is_aiconfigurator(lines[header]) ? read_aiconfigurator(csv, header) : Parser(csv).run(header);

@@ -10,6 +10,7 @@
 
 #include "calibrate/csv.hpp"
 #include "calibrate/held_out.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/read_text.hpp"
 
 namespace shardline {
@@ -100,9 +101,12 @@ class PowerReader {
 
   PowerTable read() {
     std::size_t at = 0;
-    while (at < csv_.lines().size() && (csv_.lines()[at].empty() || csv_.lines()[at][0] == '#')) ++at;
+    CancelCheck check;
+    for (; at < csv_.lines().size() && (csv_.lines()[at].empty() || csv_.lines()[at][0] == '#'); ++at)
+      check();
     if (at < csv_.lines().size() && find_columns(at)) {
       for (++at; at < csv_.lines().size() && !csv_.hopeless(); ++at) {
+        check();
         if (!csv_.lines()[at].empty()) read_row(at);
       }
     }
@@ -118,7 +122,7 @@ class PowerReader {
 
  private:
   bool find_columns(std::size_t line) {
-    const std::vector<CsvCell> header = csv_cells(csv_.lines()[line]);
+    const std::vector<CsvCell> header = csv_.cells(line);
     width_ = header.size();
     place_ = csv_.places(line, header);
     for (const Columns& c : tables()) {
@@ -163,7 +167,7 @@ class PowerReader {
   }
 
   void read_row(std::size_t line) {
-    const std::vector<CsvCell> cells = csv_cells(csv_.lines()[line]);
+    const std::vector<CsvCell> cells = csv_.cells(line);
     if (cells.size() != width_)
       return csv_.fault(line, fmt::format("expected {} cells, found {}", width_, cells.size()));
     std::vector<double> numbers;

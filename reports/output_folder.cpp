@@ -99,11 +99,12 @@ std::string OutputFolder::publish(std::string_view indent) {
   for (const auto& [reason, names] : left_out_) left_out.insert(names.begin(), names.end());
   std::string out;
   if (!written_.empty()) {
-    stage_.publish(written_, left_out);
+    const std::string kept = stage_.publish(written_, left_out);
     std::vector<std::string> listed = names();
     listed.emplace_back(kManifest);
     out +=
         fmt::format("{}wrote {}: {}\n", indent, folder_.string(), fmt::join(sorted(std::move(listed)), ", "));
+    if (!kept.empty()) out += fmt::format("{}warning: {}\n", indent, kept);
   }
   for (const auto& [reason, names] : left_out_)
     out += fmt::format("{}warning: no {}: {}\n", indent, fmt::join(sorted(names), ", "), reason);

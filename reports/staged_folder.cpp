@@ -29,11 +29,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStage = ".shardline-";
+constexpr int kTries = 3;  // to empty a folder into which others write
 // A stage has the files in a folder of its own, and beside that the mark that tells it from a folder of
 // somebody's that has such a name. The mark is made once the stage is held.
 constexpr const char* kFiles = "files";
 constexpr const char* kMark = "unfinished";
 constexpr std::string_view kMarkText = "shardline stage\n";
+// Beside the mark, once the files may be those of the folder that was exchanged: then others may have put
+// something there in the last moment.
+constexpr const char* kExchanged = "exchanged";
 
 [[noreturn]] void fail(const fs::path& path, int error) {
   throw UserError(fmt::format("cannot write {}: {}", path.string(), std::strerror(error)));
@@ -143,8 +147,8 @@ void move_across(const fs::path& from, const fs::path& to) {
   if (error) fail(to, error.value());
 }
 
-bool make_mark(const fs::path& stage) {
-  const int descriptor = open((stage / kMark).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+bool make_mark(const fs::path& stage, const char* name) {
+  const int descriptor = open((stage / name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (descriptor < 0) return false;
   errno = ENOSPC;  // of a part
   const bool whole =
@@ -159,7 +163,8 @@ bool make_mark(const fs::path& stage) {
 bool is_stage(const fs::path& folder) {
   std::error_code error;
   for (const fs::path& entry : folder_entries(folder, error)) {
-    if (entry.filename() != kFiles && entry.filename() != kMark) return false;
+    if (entry.filename() != kFiles && entry.filename() != kMark && entry.filename() != kExchanged)
+      return false;
   }
   if (error || fs::symlink_status(folder / kMark, error).type() != fs::file_type::regular) return false;
   std::string text(kMarkText.size() + 1, '\0');
@@ -168,10 +173,47 @@ bool is_stage(const fs::path& folder) {
   return mark.gcount() == static_cast<std::streamsize>(kMarkText.size()) && text.starts_with(kMarkText);
 }
 
-// The mark last: what is left where this is ended is a stage still.
-void remove_stage(const fs::path& root) {
+bool holds_known(const Manifest& known, const std::string& folder) {
+  const auto first = known.lower_bound(folder + "/");
+  return first != known.end() && first->first.starts_with(folder + "/");
+}
+
+// A folder of ours that another has taken the place of. Removes what is `known` of it, the manifest last, and
+// moves the rest to `place`, never over anything. False: something is in it still, or came meanwhile. Nothing
+// is removed that was not looked at: a folder goes once it is empty.
+bool empty_replaced(const fs::path& root, const fs::path& place, const Manifest& known,
+                    const std::string& below = "") {
+  std::error_code error;
+  const fs::path folder = root / below;
+  for (const fs::path& entry : folder_entries(folder, error)) {
+    const std::string name = entry.lexically_relative(root).string();
+    const fs::file_type type = fs::symlink_status(entry, error).type();
+    if (type == fs::file_type::directory && holds_known(known, name)) {
+      empty_replaced(root, place, known, name);
+    } else if (type == fs::file_type::regular && (known.contains(name) || name == kManifest)) {
+      if (name != kManifest) unlink(entry.c_str());
+    } else if (!place.empty()) {
+      fs::create_directories((place / name).parent_path(), error);
+      renameat2(AT_FDCWD, entry.c_str(), AT_FDCWD, (place / name).c_str(), RENAME_NOREPLACE);
+    }
+  }
+  if (below.empty() && folder_entries(folder, error) == std::vector<fs::path>{root / kManifest})
+    unlink((root / kManifest).c_str());
+  return rmdir(folder.c_str()) == 0;
+}
+
+// The mark last: what is left where this is ended is a stage still. False: it holds what is not ours.
+bool remove_stage(const fs::path& root) {
+  std::error_code error;
+  if (fs::exists(root / kExchanged, error)) {
+    const fs::path files = root / kFiles;
+    if (fs::exists(files, error) && !empty_replaced(files, {}, manifest_of(files).value_or(Manifest{})))
+      return false;
+    unlink((root / kExchanged).c_str());
+  }
   remove_folder(root / kFiles);
   remove_folder(root);
+  return true;
 }
 
 void remove_stale_stages(const fs::path& parent, const std::string& begin) {
@@ -240,7 +282,7 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   descriptor_ = open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ >= 0) lock(descriptor_);
   // mkdtemp makes private folders; results, in the folder within, are meant to be shared as any other.
-  if (descriptor_ >= 0 && make_mark(root_) && mkdir(stage_.c_str(), 0777) == 0) return;
+  if (descriptor_ >= 0 && make_mark(root_, kMark) && mkdir(stage_.c_str(), 0777) == 0) return;
   const int reason = errno;
   if (descriptor_ >= 0) close(descriptor_);
   remove_stage(root_);
@@ -250,12 +292,13 @@ StagedFolder::StagedFolder(const fs::path& folder) {
 StagedFolder::~StagedFolder() {
   // Closed first: to look into a folder takes a descriptor, and the process may have no other left.
   if (descriptor_ >= 0) close(descriptor_);
-  remove_stage(root_);
+  if (!kept_) remove_stage(root_);
 }
 
-void StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {
+std::string StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {
   if (interrupted()) throw UserError(fmt::format("interrupted before {} was written", place_.string()));
-  Manifest carried = manifest_of(place_).value_or(Manifest{});
+  const Manifest old = manifest_of(place_).value_or(Manifest{});
+  Manifest carried = old;
   for (const auto& [name, entry] : written) carried.erase(name);
   std::set<std::string> stale;
   for (const std::string& name : left_out) {
@@ -268,9 +311,18 @@ void StagedFolder::publish(Manifest written, const std::set<std::string>& left_o
   all.insert(carried.begin(), carried.end());
   write_staged_file(stage_, place_, kManifest, to_json(all));
   const bool whole = as_a_whole_ && (!fs::exists(place_, error) || only_known(place_));
+  looked();
   const InOneStep step;
-  if (!whole || !exchange(carried)) replace_each(written, stale);
+  if (!whole || !exchange(carried)) {
+    replace_each(written, stale);
+  } else if (fs::exists(stage_, error)) {
+    for (int tries = 0; tries < kTries && !empty_replaced(stage_, place_, old); ++tries) continue;
+    kept_ = fs::exists(stage_, error);
+    if (!kept_) unlink((root_ / kExchanged).c_str());
+  }
   note_written(place_);
+  if (!kept_) return "";
+  return fmt::format("what was put into {} while it was written is in {}", place_.string(), stage_.string());
 }
 
 bool StagedFolder::exchange(const Manifest& carried) {
@@ -284,7 +336,10 @@ bool StagedFolder::exchange(const Manifest& carried) {
   if (std::rename(stage_.c_str(), place_.c_str()) == 0) return true;  // there was none, or an empty one
   struct stat old {};
   if (stat(place_.c_str(), &old) == 0) chmod(stage_.c_str(), old.st_mode & 07777);
-  return renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0;
+  if (!make_mark(root_, kExchanged)) return false;
+  if (renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0) return true;
+  unlink((root_ / kExchanged).c_str());
+  return false;
 }
 
 void StagedFolder::replace_each(const Manifest& written, const std::set<std::string>& stale) {

@@ -12,6 +12,7 @@
 #include "calibrate/csv.hpp"
 #include "planner/engines/profile.hpp"
 #include "planner/serving/served.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/read_text.hpp"
 
 namespace shardline {
@@ -296,9 +297,11 @@ ServedTable parse_served_rows(const std::string& name, const std::string& text) 
   CsvText csv(name, text);
   ServedTable out;
   std::map<std::string_view, std::size_t> at;
-  for (std::size_t l = 0; l < csv.lines().size(); ++l) {
+  CancelCheck check;
+  for (std::size_t l = 0; l < csv.lines().size() && !csv.hopeless(); ++l) {
+    check();
     if (csv.lines()[l].empty()) continue;
-    const std::vector<CsvCell> cells = csv_cells(csv.lines()[l], CsvStyle::quotes);
+    const std::vector<CsvCell> cells = csv.cells(l, CsvStyle::quotes);
     if (at.empty()) {
       at = csv.places(l, cells);
       for (const char* column : kColumns) {
@@ -316,7 +319,6 @@ ServedTable parse_served_rows(const std::string& name, const std::string& text) 
     bool good = true;
     good = good_counts(csv, l, cells, at, row) && good;
     if (good) add_row(out, row, static_cast<int>(l) + 1);
-    if (csv.hopeless()) break;
   }
   csv.finish();
   return out;

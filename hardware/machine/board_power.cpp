@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <vector>
 
 #include "hardware/machine/system.hpp"
@@ -65,7 +66,8 @@ BoardPower borrowed(const Reader& named, double limit, const std::filesystem::pa
   const std::string name = named.text();
   if (!named.is_scalar()) return {};
   const std::filesystem::path file = catalog_dir / (name + ".yaml");
-  if (catalog_dir.empty() || !std::filesystem::exists(file)) {
+  std::error_code error;  // a name may be too long for any file
+  if (catalog_dir.empty() || !std::filesystem::exists(file, error)) {
     const std::vector<std::string> names =
         catalog_dir.empty() ? std::vector<std::string>{} : system_names(catalog_dir);
     named.fault("unknown system " + name, expected_one_of(name, names));

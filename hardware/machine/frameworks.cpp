@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <system_error>
 
 #include "sim/base/parsed_documents.hpp"
 #include "sim/base/reader.hpp"
@@ -105,8 +106,9 @@ std::vector<std::string> MeasuredFrameworks::names(const System& own) const {
   if (own.kernels.named || own.calibration.empty() || own.calibration.name.empty()) return {};
   std::vector<std::string> out = kernel_list_names(catalog_dir_);
   std::erase_if(out, [&](const std::string& framework) {
+    std::error_code error;
     return framework == own.kernels.framework ||
-           !std::filesystem::exists(fits_file(own.calibration.name, framework, catalog_dir_));
+           !std::filesystem::exists(fits_file(own.calibration.name, framework, catalog_dir_), error);
   });
   return out;
 }
@@ -131,7 +133,8 @@ std::vector<System> MeasuredFrameworks::others(const System& own) const {
 std::optional<Calibration> framework_calibration(const std::string& calibration, const std::string& framework,
                                                  const std::filesystem::path& catalog_dir) {
   const std::filesystem::path file = fits_file(calibration, framework, catalog_dir);
-  if (framework.empty() || !std::filesystem::exists(file)) return std::nullopt;
+  std::error_code error;
+  if (framework.empty() || !std::filesystem::exists(file, error)) return std::nullopt;
   Calibration c = load_calibration(file);
   if (c.framework != framework)
     throw UserError(

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <system_error>
 #include <type_traits>
 
 #include "hardware/machine/frameworks.hpp"
@@ -58,7 +59,8 @@ Bytes traffic(const Reader& r) {
 
 /// Of the device of a catalogue file; 0 where it says none, or there is no such file.
 double power_limit_of(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(file)) return 0;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return 0;
   Document document = Document::load(file);
   const Reader device = document.root().at("device");
   const auto limit = device.is_map() ? device.find("power_limit_w") : std::nullopt;
@@ -104,7 +106,8 @@ Calibration calibration_of(const Reader& r, const std::filesystem::path& folder,
   if (!named.is_scalar()) return {};  // text() has said so
   const bool path = name.has_parent_path() || name.has_extension();
   const std::filesystem::path shipped = calibrations_beside(catalog_dir);
-  if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"))) {
+  std::error_code error;  // a name may be too long for any file
+  if (!path && !std::filesystem::exists(shipped / (name.string() + ".yaml"), error)) {
     std::vector<std::string> details;
     if (!catalog_dir.empty()) details = expected_one_of(name.string(), shipped_calibrations(shipped));
     details.emplace_back("or a path ending in .yaml, or the mapping itself");

@@ -20,7 +20,7 @@ namespace {
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& paths) {
   std::vector<std::filesystem::path> out;
   for (const std::string& p : paths) {
-    if (!std::filesystem::is_directory(p)) {
+    if (!is_folder(p)) {
       out.emplace_back(p);
       continue;
     }

@@ -122,7 +122,10 @@ class CsvTable {
     if (lines_[line].find_first_not_of(" \t") == std::string::npos) return;
     const auto cells = trace_cells(lines_[line]);
     if (cells.size() != 2)
-      return fault(line, 1, "", fmt::format("{} cells", cells.size()), {"expected two: drafts,mean"});
+      return fault(
+          line, 1, "",
+          cells.size() > kMostTraceCells ? "a row of too many cells" : fmt::format("{} cells", cells.size()),
+          {"expected two: drafts,mean"});
     const std::size_t before = faults_.size();
     const std::string integer = fmt::format("expected an integer from 1 to {}", kMostDrafts);
     const int k = cell<int>(line, cells[0], "drafts", 1, kMostDrafts, integer.c_str());

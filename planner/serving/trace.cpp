@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "planner/serving/trace_row.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -29,7 +30,18 @@ std::string in_quotes(std::string_view text) {
 TraceReader::TraceReader(std::istream& in, std::string name) : lines_(in, std::move(name)) { read_header(); }
 
 void TraceReader::fault(std::size_t column, std::string what, std::vector<std::string> details) {
-  faults_.push_back(lines_.fault(column, std::move(what), std::move(details)));
+  if (hopeless())
+    ++unlisted_;
+  else
+    faults_.push_back(lines_.fault(column, std::move(what), std::move(details)));
+}
+
+// So many faults that reading on says nothing new.
+bool TraceReader::hopeless() const { return faults_.size() >= kMostFaults; }
+
+void TraceReader::refuse() {
+  if (unlisted_ > 0) faults_.push_back({{}, fmt::format("{}: {} more faults", lines_.name(), unlisted_), {}});
+  throw UserError(std::move(faults_));
 }
 
 // To the next line that holds something.
@@ -57,7 +69,9 @@ void TraceReader::read_header() {
     return;
   }
   std::array<int, 5> seen{};
+  CancelCheck check;
   for (const TraceCell& cell : trace_cells(line)) {
+    check();
     const auto found = std::find(kNames.begin(), kNames.end(), cell.text);
     if (found == kNames.end()) {
       std::vector<std::string> details = expected_one_of(std::string(cell.text), kNames);
@@ -73,7 +87,7 @@ void TraceReader::read_header() {
     fault(1, "a trace has one of the columns arrival_s and arrival_ms");
   if (faults_.empty() && seen[2] + seen[3] != 2)
     fault(1, "a trace has the columns input_tokens and output_tokens");
-  if (!faults_.empty()) throw UserError(std::move(faults_));
+  if (!faults_.empty()) refuse();
 }
 
 bool TraceReader::next(TraceRequest& out) {
@@ -81,12 +95,12 @@ bool TraceReader::next(TraceRequest& out) {
   held_ = false;
   if (read_row(out)) return true;
   // The rest is read for its faults alone.
-  for (TraceRequest row; faults_.size() < kMostFaults && advance();) read_row(row);
-  throw UserError(std::move(faults_));
+  for (TraceRequest row; !hopeless() && advance();) read_row(row);
+  refuse();
 }
 
 bool TraceReader::read_row(TraceRequest& out) {
-  const std::size_t before = faults_.size();
+  const std::size_t before = faults();
   out.blocks.clear();
   if (lines_.cut()) {
     fault(1, fmt::format("a line has more than {} bytes", LineReader::kLongest));
@@ -95,7 +109,7 @@ bool TraceReader::read_row(TraceRequest& out) {
   } else {
     read_cells(out);
   }
-  return faults_.size() == before;
+  return faults() == before;
 }
 
 double TraceReader::read_number(std::string_view text, std::size_t column, std::string_view name) {
@@ -151,10 +165,12 @@ void TraceReader::read_cells(TraceRequest& out) {
   const std::vector<TraceCell> cells = trace_cells(lines_.line());
   const std::size_t expected = format_ == Format::azure ? 3 : columns_.size();
   if (cells.size() != expected) {
-    fault(1, fmt::format("expected {} cells, found {}", expected, cells.size()));
+    const bool many = cells.size() > kMostTraceCells;
+    fault(1, fmt::format("expected {} cells, found {}{}", expected, many ? "more than " : "",
+                         many ? kMostTraceCells : cells.size()));
     return;
   }
-  const std::size_t before = faults_.size();
+  const std::size_t before = faults();
   std::size_t arrival_column = 1;
   const TraceCell* blocks = nullptr;
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -184,7 +200,7 @@ void TraceReader::read_cells(TraceRequest& out) {
         break;
     }
   }
-  if (faults_.size() != before) return;
+  if (faults() != before) return;
   check(out, arrival_column);
   if (blocks != nullptr && !blocks->text.empty()) read_blocks(blocks->text, blocks->column, out);
 }
@@ -236,15 +252,17 @@ void TraceReader::read_timestamp(std::string_view text, std::size_t column, Trac
 
 void TraceReader::read_mooncake(TraceRequest& out) {
   static const std::vector<std::string> kKeys{"timestamp", "input_length", "output_length", "hash_ids"};
-  const std::size_t before = faults_.size();
+  const std::size_t before = faults();
   std::array<std::size_t, 4> seen{};  // columns of values
   JsonRow row(lines_.line());
+  CancelCheck ask;
   while (row.next()) {
+    ask();
     const auto key =
         static_cast<std::size_t>(std::find(kKeys.begin(), kKeys.end(), row.key()) - kKeys.begin());
     if (key == kKeys.size()) {
       fault(row.key_column(), fmt::format("unknown key {}", in_quotes(row.key())),
-            expected_one_of(row.key(), kKeys));
+            hopeless() ? std::vector<std::string>() : expected_one_of(row.key(), kKeys));
     } else if (seen[key] != 0) {
       fault(row.key_column(), fmt::format("{} stands here a second time", kKeys[key]));
     } else if ((key == 3) != row.is_array()) {
@@ -260,11 +278,11 @@ void TraceReader::read_mooncake(TraceRequest& out) {
     if (key < 4) seen[key] = row.column();
   }
   if (!row.error().empty()) fault(row.column(), row.error());
-  if (faults_.size() != before) return;
+  if (faults() != before) return;
   for (std::size_t key = 0; key < 3; ++key) {
     if (seen[key] == 0) fault(1, fmt::format("missing key {}", kKeys[key]));
   }
-  if (faults_.size() != before) return;
+  if (faults() != before) return;
   check(out, seen[0]);
   const std::int64_t blocks = (out.input + kTraceBlock - 1) / kTraceBlock;
   if (seen[3] != 0 && static_cast<std::int64_t>(out.blocks.size()) != blocks) {

@@ -70,6 +70,9 @@ class TraceReader {
   double read_number(std::string_view text, std::size_t column, std::string_view name);
   void check(const TraceRequest& row, std::size_t arrival_column);
   void fault(std::size_t column, std::string what, std::vector<std::string> details = {});
+  std::size_t faults() const { return faults_.size() + unlisted_; }
+  bool hopeless() const;
+  [[noreturn]] void refuse();
 
   LineReader lines_;
   Format format_ = Format::own;
@@ -77,8 +80,9 @@ class TraceReader {
   std::optional<std::int64_t> first_tick_;  // of Azure's clock, 100 ns
   std::optional<Seconds> last_;
   int last_line_ = 0;
-  bool held_ = false;  // the first row was read as the header
-  std::vector<Diagnostic> faults_;
+  bool held_ = false;               // the first row was read as the header
+  std::vector<Diagnostic> faults_;  // the first 50
+  std::size_t unlisted_ = 0;        // more of them
 };
 
 }  // namespace shardline

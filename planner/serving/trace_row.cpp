@@ -34,7 +34,7 @@ std::vector<TraceCell> trace_cells(std::string_view line) {
     std::size_t first = std::min(line.find_first_not_of(" \t", at), comma), last = comma;
     while (last > first && (line[last - 1] == ' ' || line[last - 1] == '\t')) --last;
     out.push_back({line.substr(first, last - first), first + 1});
-    if (comma == line.size()) return out;
+    if (comma == line.size() || out.size() > kMostTraceCells) return out;
     at = comma + 1;
   }
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "planner/studies/study_memory.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/read_text.hpp"
 #include "sim/queue/quantiles.hpp"
 
@@ -270,8 +270,7 @@ ContextRing play(const Study& study, const ThresholdStudy& found, const RingThre
 std::vector<TraceRequest> read_prompts(const ContextQuestion& q, int threads) {
   std::error_code ignored;
   if (std::filesystem::is_directory(q.trace, ignored)) throw UserError(q.trace + ": a folder, no trace");
-  std::ifstream file(q.trace);
-  if (!file) throw UserError(q.trace + ": cannot be read");
+  InputStream file(q.trace);
   note_read(q.trace);
   TraceReader reader(file, q.trace);
   std::vector<TraceRequest> out;

@@ -23,6 +23,7 @@ class LineReader {
   /// Goes to the next line; false after the last. One of more than 256 MiB, as devices have it, is the last.
   /// Throws Cancelled.
   bool next();
+  const std::string& name() const { return name_; }
   /// Without its end, a line feed or carriage return and line feed. Valid until next().
   std::string_view line() const { return line_; }
   /// One-based.

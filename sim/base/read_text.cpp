@@ -4,9 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -16,6 +13,7 @@
 
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/sha256.hpp"
 
 namespace shardline {
@@ -73,23 +71,17 @@ void add_to_digest(std::string_view text) {
 
 // All of it, or one byte more than `most`.
 std::string text_in(const std::filesystem::path& file, std::size_t most) {
-  errno = 0;
-  std::ifstream input(file, std::ios::binary);
-  if (!input) {
-    const bool missing = errno == ENOENT || errno == 0;
-    throw UserError(
-        fmt::format("cannot read {}: {}", file.string(), missing ? "no such file" : std::strerror(errno)));
-  }
+  InputFile input(file);
   // In growing pieces, since devices and pipes have no size; one byte too many tells that there are too many.
   std::string text;
   constexpr std::size_t kLargestPiece = std::size_t{1} << 20;
-  for (std::size_t piece = 16384; input && text.size() <= most; piece = std::min(2 * piece, kLargestPiece)) {
-    check_cancelled();
+  for (std::size_t piece = 16384; text.size() <= most;) {
     const std::size_t had = text.size();
     text.resize(std::min(had + piece, most + 1));
-    input.read(text.data() + had, static_cast<std::streamsize>(text.size() - had));
-    if (input.bad()) throw UserError("cannot read " + file.string());
-    text.resize(had + static_cast<std::size_t>(input.gcount()));
+    const std::size_t count = input.read(text.data() + had, text.size() - had);
+    text.resize(had + count);
+    if (count == 0) break;
+    if (count == piece) piece = std::min(2 * piece, kLargestPiece);
   }
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;

@@ -95,5 +95,17 @@ rm -rf "$checkout/build" "$checkout/out"
 (cd "$work" && env -i PATH="$work/bin" LOG="$work/log" CDPATH="$work/elsewhere" bash "a path with spaces/quickstart") > "$work/out" 2>&1 ||
   fail "CDPATH: exit code $?"
 [ -x "$checkout/build/release/bin/shardline" ] || fail "CDPATH: built elsewhere"
+# What it says to type is typed in whatever path.
+checkout="$work/an apostrophe's \$HOME"
+mkdir -p "$checkout"
+cp "$source/quickstart" "$checkout"
+quick; [ "$code" = 0 ] || fail "an apostrophe: exit code $code"
+next=$(sed -n 's/^   next: \(export PATH=.*\), then .*/\1/p' "$work/out")
+[ "$(bash -c "$next"'; command -v shardline')" = "$checkout/build/release/bin/shardline" ] || fail "an apostrophe: $next"
+quick "SHARDLINE_BUILD=it's here" -- test; [ "$code" = 0 ] || fail "tests below an apostrophe: exit code $code"
+again=$(sed -n 's/^== skipped: tests labelled long (run: \(.*\))$/\1/p' "$work/out")
+: > "$work/log"
+PATH="$work/bin" LOG="$work/log" bash -c "$again" || fail "tests below an apostrophe: $again"
+ran "^ctest --test-dir $work/it's here/build/ci -L long$" "tests below an apostrophe"
 quick -- tset; [ "$code" = 2 ] || fail "usage: exit code $code"
 echo "quickstart works or says what to do"

@@ -172,5 +172,17 @@ TEST(ServedRows, FaultsAreLocated) {
   EXPECT_THROW(parse_served_rows("x.csv", "system,model\n"), UserError);
 }
 
+TEST(ServedRows, FiftyFaultsAreEnough) {
+  std::string text(kServedHeader);
+  for (int i = 0; i < 1000; ++i) text += "bad,row\n";
+  try {
+    parse_served_rows("x.csv", text);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_EQ(e.diagnostics().size(), 51u);
+    EXPECT_THAT(e.what(), HasSubstr("x.csv: what follows line 51 was not read"));
+  }
+}
+
 }  // namespace
 }  // namespace shardline

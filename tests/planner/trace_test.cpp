@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/cancel.hpp"
 #include "tests/planner/requests/traces.hpp"
 #include "tests/support/bad_input.hpp"
 #include "tests/support/files.hpp"
@@ -97,6 +98,29 @@ TEST(Trace, ALineWithoutEndIsNotHeld) {
   } catch (const UserError& e) {
     EXPECT_NE(std::string(e.what()).find("long.csv:2:1: a line has more than 4194304 bytes"),
               std::string::npos);
+  }
+}
+
+// Faults of one line, of a header or of a row, are as many as it has room for.
+TEST(Trace, FiftyFaultsOfALineAreToldAndTheOthersCounted) {
+  std::string columns, keys;
+  for (int i = 0; i < 100'000; ++i) columns += ",x";
+  for (int i = 0; i < 100'000; ++i) keys += (i > 0 ? ",\"x\":1" : "\"x\":1");
+  for (const auto& [text, more] : {std::pair("arrival_s,input_tokens,output_tokens" + columns + "\n", 204),
+                                   std::pair("{" + keys + "}\n", 99'950)}) {
+    try {
+      read_all("t", text);
+      FAIL();
+    } catch (const UserError& e) {
+      const std::string message = e.what();
+      EXPECT_TRUE(message.ends_with("t: " + std::to_string(more) + " more faults\n"))
+          << message.substr(message.size() - 100);
+      EXPECT_LT(message.size(), 60'000u);
+    }
+    int asked = 0;
+    const CancelQuestion question = [&] { return ++asked == 3; };
+    const CancelScope scope(&question);
+    EXPECT_THROW(read_all("t", text), Cancelled);
   }
 }
 

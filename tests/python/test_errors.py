@@ -1,6 +1,7 @@
 """What is raised, with its places; what ends a call early."""
 
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -284,6 +285,15 @@ try:
 except KeyboardInterrupt:
     print("KeyboardInterrupt", time.time())
 """
+
+
+@pytest.mark.parametrize("ask", [shardline.sweep, shardline.plan])
+def test_a_pipe_that_nobody_writes_to_can_be_left(folder, ask):
+    os.mkfifo(folder / "pipe.yaml")
+    began = time.monotonic()
+    with pytest.raises(shardline.Interrupted):
+        ask("pipe.yaml", cancelled=lambda: time.monotonic() > began + 0.1)
+    assert time.monotonic() - began < 0.6
 
 
 def test_ctrl_c_ends_a_long_sweep_within_half_a_second():

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 
 #include "reports/atomic_file.hpp"
@@ -221,6 +222,96 @@ TEST_F(StagedFolderTest, WhatSomebodyPutIntoAnAbandonedStageStays) {
   fs::remove(stage / "mine");
   write({{"a", "2"}});
   EXPECT_FALSE(fs::exists(stage));
+}
+
+// Somebody saves files in the moment between the look and the exchange.
+class Interfered : public StagedFolder {
+ public:
+  Interfered(const fs::path& folder, std::function<void()> meanwhile)
+      : StagedFolder(folder), folder_(folder), meanwhile_(std::move(meanwhile)) {}
+  std::string publish(const std::string& name, const std::string& text) {
+    write_staged_file(path(), folder_, name, text);
+    return StagedFolder::publish({{name, manifest_entry(text)}}, {});
+  }
+
+ protected:
+  void looked() override { meanwhile_(); }
+
+ private:
+  fs::path folder_;
+  std::function<void()> meanwhile_;
+};
+
+TEST_F(StagedFolderTest, WhatIsSavedWhileTheFolderIsExchangedStays) {
+  write({{"a", "1"}, {"launch/1.sh", "x"}});
+  {
+    Interfered folder(out(), [&] {
+      std::ofstream(out() / "thesis.txt") << "precious";
+      std::ofstream(out() / "launch" / "mine.sh") << "precious";
+      fs::create_directories(out() / "notes" / "empty");
+      std::ofstream(out() / "notes" / "n") << "precious";
+      fs::create_symlink("elsewhere", out() / "link");
+    });
+    EXPECT_EQ(folder.publish("a", "2"), "");
+  }
+  EXPECT_THAT(all(), ElementsAre("out/a", "out/launch/1.sh", "out/launch/mine.sh", "out/link",
+                                 "out/manifest.json", "out/notes/n", "out/thesis.txt"));
+  EXPECT_EQ(text_of(out() / "a"), "2");
+  EXPECT_EQ(text_of(out() / "thesis.txt"), "precious");
+  EXPECT_EQ(text_of(out() / "launch" / "mine.sh"), "precious");
+  EXPECT_TRUE(fs::is_directory(out() / "notes" / "empty"));
+  EXPECT_TRUE(fs::is_symlink(out() / "link"));
+}
+
+TEST_F(StagedFolderTest, WhatIsSavedUnderANameOfOursIsKeptBesideAndSaid) {
+  write({{"a", "1"}});
+  std::string said;
+  {
+    Interfered folder(out(), [&] { std::ofstream(out() / "b") << "precious"; });
+    said = folder.publish("b", "2");
+  }
+  EXPECT_EQ(text_of(out() / "b"), "2");
+  const std::string begin = "what was put into " + out().string() + " while it was written is in ";
+  ASSERT_TRUE(said.starts_with(begin)) << said;
+  const fs::path kept = said.substr(begin.size());
+  EXPECT_EQ(text_of(kept / "b"), "precious");
+  write({{"c", "3"}});  // which removes what killed runs left
+  EXPECT_EQ(text_of(kept / "b"), "precious");
+  fs::remove(kept / "b");
+  write({{"c", "4"}});
+  EXPECT_FALSE(fs::exists(kept.parent_path()));
+}
+
+TEST_F(StagedFolderTest, WhatIsSavedIntoAnEmptyFolderMeanwhileStays) {
+  fs::create_directory(out());
+  {
+    Interfered folder(out(), [&] { std::ofstream(out() / "thesis.txt") << "precious"; });
+    EXPECT_EQ(folder.publish("a", "1"), "");
+  }
+  EXPECT_THAT(all(), ElementsAre("out/a", "out/manifest.json", "out/thesis.txt"));
+}
+
+TEST_F(StagedFolderTest, ARunKilledBehindTheExchangeLosesNothing) {
+  write({{"a", "1"}, {"in/b", "1"}});
+  const pid_t child = fork();
+  if (child == 0) {
+    Interfered folder(out(), [&] { _exit(0); });
+    folder.publish("a", "2");
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  fs::path stage;
+  for (const auto& entry : fs::directory_iterator(folder_))
+    if (entry.path() != out()) stage = entry.path();
+  std::ofstream(stage / "exchanged") << "shardline stage\n";  // as if it had come so far
+  fs::create_directory(stage / "files" / "mine");
+  write({{"a", "3"}});
+  EXPECT_TRUE(fs::is_directory(stage / "files" / "mine"));
+  EXPECT_FALSE(fs::exists(stage / "files" / "a"));  // of the run that was killed
+  fs::remove(stage / "files" / "mine");
+  write({{"a", "4"}});
+  EXPECT_FALSE(fs::exists(stage));
+  EXPECT_THAT(all(), ElementsAre("out/a", "out/in/b", "out/manifest.json"));
 }
 
 TEST_F(StagedFolderTest, ASecondRunIsRefusedUntilTheFirstEnds) {
