@@ -115,7 +115,8 @@ SweepJournal::SweepJournal(const std::filesystem::path& folder, const std::strin
   std::vector<std::string> kept = records_of(file_, key_);
   if (!kept.empty()) note_resumable(true);
   if (is_regular(file_) && begins_with(file_, kOurs) && !begins_with(file_, key_ + "\n"))
-    say(fmt::format("warning: {} is of an interrupted sweep with another command, other files or another "
+    say(
+        fmt::format("warning: {} is of an interrupted sweep with another command, other files or another "
                     "program: it is lost, this one begins anew\n",
                     file_.string()));
   search_.emplace(std::move(kept), [this](const std::string& record) { keep(record); });

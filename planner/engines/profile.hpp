@@ -224,10 +224,11 @@ bool same_engine(std::string_view a, std::string_view b);
 /// Names of the engines' profiles in `folder` with their versions, sorted: "sglang 0.5.14".
 std::vector<std::string> engine_names(const std::filesystem::path& folder);
 
-/// The profiles in `folder` but for that of bare kernels, in the order of their names. Throws UserError with every fault of a file.
+/// The profiles in `folder` but for that of bare kernels, in the order of their names. Throws UserError with
+/// every fault of a file.
 std::vector<EngineProfile> load_engines(const std::filesystem::path& folder);
-/// The profile of an engine, or of bare kernels; `version` may be empty. Throws UserError: unknown engines and versions, with the
-/// nearest, and every fault of the file.
+/// The profile of an engine, or of bare kernels; `version` may be empty. Throws UserError: unknown engines
+/// and versions, with the nearest, and every fault of the file.
 EngineProfile load_engine(const std::string& name, const std::string& version,
                           const std::filesystem::path& folder);
 EngineProfile load_engine(const EngineName& engine, const std::filesystem::path& folder);

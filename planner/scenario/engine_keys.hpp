@@ -34,7 +34,8 @@ struct ServedKeys {
 std::optional<ServedKeys> read_served(const Reader& root, const AskedEngine& engine, bool sweeps,
                                       StepKind kind, const std::vector<Model>& models, bool any_context);
 
-/// Which kernels the engine fuses, without one the profile of bare kernels: what a scenario's `kernels` say by themselves goes before it.
+/// Which kernels the engine fuses, without one the profile of bare kernels: what a scenario's `kernels` say
+/// by themselves goes before it.
 Kernels kernels_of(const EngineProfile* engine);
 
 }  // namespace shardline::scenario_parts

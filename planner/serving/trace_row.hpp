@@ -14,8 +14,8 @@ struct TraceCell {
   std::string_view text;  // without spaces around it
   std::size_t column;     // one-based
 };
-/// Cells between commas; of a line that has more than kMostTraceCells, one more than those: a trace has 4 columns,
-/// and a line of millions of commas is none of one.
+/// Cells between commas; of a line that has more than kMostTraceCells, one more than those: a trace has 4
+/// columns, and a line of millions of commas is none of one.
 inline constexpr std::size_t kMostTraceCells = 256;
 std::vector<TraceCell> trace_cells(std::string_view line);
 
