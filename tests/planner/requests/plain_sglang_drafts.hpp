@@ -210,83 +210,78 @@ class PlainSglangDrafts : public Scheduler {
     r.finished = r.outputs() >= r.seen.answer;
   }
 
+  struct PrefillAdder {
+    std::int64_t rem_input, rem_chunk, cur_offset;
+    double total_offset;
+    std::vector<std::pair<Ptr, std::uint32_t>> can_run;
+    Ptr new_chunked;
+  };
+  double rem_total(const PrefillAdder& a) const {
+    return static_cast<double>(available_tokens()) - a.total_offset;
+  }
+  void update(PrefillAdder& a, const Ptr& r, std::uint32_t extend) const {
+    const std::int64_t aligned = ceil_align(extend);
+    a.can_run.emplace_back(r, extend);
+    a.total_offset +=
+        static_cast<double>(aligned + (a.new_chunked == r ? 0 : clip(r->seen.answer)) + k_.page_size);
+    a.cur_offset += aligned + k_.page_size;
+    a.rem_input -= aligned;
+    a.rem_chunk -= aligned;
+  }
+  void add_chunked_req(PrefillAdder& a) const {
+    auto tokens = std::min(a.rem_chunk, static_cast<std::int64_t>(rem_total(a)));
+    if (tokens <= 0) tokens = a.rem_chunk;
+    const std::uint32_t rest = chunked_req_->fill - chunked_req_->kv_committed_len;
+    if (rest > tokens) a.new_chunked = chunked_req_;
+    update(a, chunked_req_,
+           static_cast<std::uint32_t>(std::min<std::int64_t>(rest, std::max<std::int64_t>(1, tokens))));
+  }
+  // Whether it goes on.
+  bool add_one_req(PrefillAdder& a) {
+    const bool chunks = k_.chunked_prefill_size > 0;
+    const Ptr r = waiting_queue_.front();
+    r->fill = static_cast<std::uint32_t>(r->text.size());
+    RadixTree::Match match{};
+    if (!k_.disable_radix_cache) match = tree_.match(pairs(*r, r->fill - 1));
+    const auto prefix = static_cast<std::uint32_t>(match.pages) * k_.page_size;
+    const std::uint32_t extend = r->fill - prefix;
+    const double total = static_cast<double>(extend + clip(r->seen.answer - r->outputs()) + k_.page_size);
+    batch_is_full_ = total >= rem_total(a);
+    if (batch_is_full_ || (!chunks && !a.can_run.empty() && ceil_align(extend) >= a.rem_input)) return false;
+    tree_.lock(match.node);
+    batch_is_full_ = total >= rem_total(a);
+    std::uint32_t now = extend;
+    if (chunks && ceil_align(extend) > a.rem_chunk)
+      now = static_cast<std::uint32_t>(std::max<std::int64_t>(a.rem_chunk, 0) / k_.page_size * k_.page_size);
+    if (batch_is_full_ || now == 0) {
+      tree_.unlock(match.node);
+      return false;
+    }
+    if (now < extend) a.new_chunked = r;
+    waiting_queue_.pop_front();
+    r->last_node = match.node;
+    r->protected_len = r->kv_committed_len = r->kv_allocated_len = prefix;
+    if (!r->began) r->seen.found = prefix;
+    r->began = true;
+    update(a, r, now);
+    batch_is_full_ = rem_total(a) <= 0 || static_cast<double>(available_tokens() - a.cur_offset) <= 0;
+    return !batch_is_full_ && a.rem_input > 0 && (!chunks || a.rem_chunk > 0);
+  }
   bool prefill() {
     if ((batch_is_full_ || waiting_queue_.empty()) && chunked_req_ == nullptr) return false;
-    const std::size_t running_bs = running_batch_.size();
-    const std::size_t places =
-        k_.max_running_requests > running_bs ? k_.max_running_requests - running_bs : 0;
-    std::int64_t rem_input = k_.max_prefill_tokens, rem_chunk = k_.chunked_prefill_size, cur_offset = 0;
-    const bool chunks = k_.chunked_prefill_size > 0;
-    double total_offset = 0;
+    const std::size_t bs = running_batch_.size(), most = k_.max_running_requests;
+    PrefillAdder a{k_.max_prefill_tokens, k_.chunked_prefill_size, 0, 0, {}, {}};
     for (const Ptr& r : running_batch_)
-      if (!r->finished) total_offset += clip(r->seen.answer - r->outputs()) * ratio_;
-    std::vector<std::pair<Ptr, std::uint32_t>> can_run;
-    const auto rem_total = [&] { return static_cast<double>(available_tokens()) - total_offset; };
-    const auto update = [&](std::uint32_t extend, std::uint32_t max_new) {
-      const std::int64_t aligned = ceil_align(extend);
-      total_offset += static_cast<double>(aligned + max_new + k_.page_size);
-      cur_offset += aligned + k_.page_size;
-      rem_input -= aligned;
-      rem_chunk -= aligned;
-    };
-    Ptr new_chunked;
-    if (chunked_req_ != nullptr) {  // add_chunked_req
-      auto tokens = std::min(rem_chunk, static_cast<std::int64_t>(rem_total()));
-      if (tokens <= 0) tokens = rem_chunk;
-      const std::uint32_t rest = chunked_req_->fill - chunked_req_->kv_committed_len;
-      if (rest > tokens) new_chunked = chunked_req_;
-      const auto now =
-          static_cast<std::uint32_t>(std::min<std::int64_t>(rest, std::max<std::int64_t>(1, tokens)));
-      can_run.emplace_back(chunked_req_, now);
-      update(now, new_chunked != nullptr ? 0 : clip(chunked_req_->seen.answer));
+      if (!r->finished) a.total_offset += clip(r->seen.answer - r->outputs()) * ratio_;
+    if (chunked_req_ != nullptr) add_chunked_req(a);
+    for (bool more = true; more && !waiting_queue_.empty();) {
+      if (a.can_run.size() >= most - std::min(bs, most)) batch_is_full_ = true;
+      const bool enough = k_.prefill_max_requests > 0 && a.can_run.size() >= k_.prefill_max_requests;
+      more = !batch_is_full_ && !enough && add_one_req(a);
     }
-    while (!waiting_queue_.empty()) {
-      if (can_run.size() >= places) batch_is_full_ = true;
-      if (batch_is_full_) break;
-      if (k_.prefill_max_requests > 0 && can_run.size() >= k_.prefill_max_requests) break;
-      const Ptr r = waiting_queue_.front();
-      r->fill = static_cast<std::uint32_t>(r->text.size());
-      RadixTree::Match match{};
-      if (!k_.disable_radix_cache) match = tree_.match(pairs(*r, r->fill - 1));
-      const auto prefix = static_cast<std::uint32_t>(match.pages) * k_.page_size;
-      const std::uint32_t extend = r->fill - prefix;
-      const double total = static_cast<double>(extend + clip(r->seen.answer - r->outputs()) + k_.page_size);
-      if (total >= rem_total()) {
-        batch_is_full_ = true;
-        break;
-      }
-      if (!chunks && !can_run.empty() && ceil_align(extend) >= rem_input) break;
-      tree_.lock(match.node);
-      if (total >= rem_total()) {
-        tree_.unlock(match.node);
-        batch_is_full_ = true;
-        break;
-      }
-      std::uint32_t now = extend;
-      if (chunks && ceil_align(extend) > rem_chunk) {
-        now = static_cast<std::uint32_t>(std::max<std::int64_t>(rem_chunk, 0) / k_.page_size * k_.page_size);
-        if (now == 0) {
-          tree_.unlock(match.node);
-          break;
-        }
-        new_chunked = r;
-      }
-      waiting_queue_.pop_front();
-      r->last_node = match.node;
-      r->protected_len = r->kv_committed_len = r->kv_allocated_len = prefix;
-      if (!r->began) r->seen.found = prefix;
-      r->began = true;
-      can_run.emplace_back(r, now);
-      update(now, new_chunked == r ? 0 : clip(r->seen.answer));
-      if (rem_total() <= 0 || static_cast<double>(available_tokens() - cur_offset) <= 0) {
-        batch_is_full_ = true;
-        break;
-      }
-      if (rem_input <= 0 || (chunks && rem_chunk <= 0)) break;
-    }
-    if (can_run.empty()) return false;
-    chunked_req_ = new_chunked;
-    extend_batch(can_run);
+    if (a.can_run.empty()) return false;
+    chunked_req_ = a.new_chunked;
+    extend_batch(a.can_run);
     return true;
   }
   void extend_batch(const std::vector<std::pair<Ptr, std::uint32_t>>& can_run) {
