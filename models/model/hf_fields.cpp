@@ -176,12 +176,12 @@ void check_dense_first(Import& in, std::string_view list) {
   const auto first = in.find("first_k_dense_replace");
   if (!first) return;
   const int dense = in.number(*first, limits::kLayers, 0);
-  for (int i = 0; i < std::min(dense, in.layers); ++i) {
-    if (!in.has_experts[static_cast<std::size_t>(i)]) continue;
-    return first->fault(
-        fmt::format("first_k_dense_replace {} contradicts {}[{}], which is 1 (experts)", dense, list, i),
-        {fmt::format("expected at most {}, the dense layers that {} begins with", i, list)});
-  }
+  const auto experts = std::ranges::find(in.has_experts, true);
+  const int listed = static_cast<int>(experts - in.has_experts.begin());
+  if (dense == listed) return;
+  first->fault(fmt::format("first_k_dense_replace {} contradicts {}: layer {} {}", dense, list,
+                           std::min(dense, listed), dense > listed ? "has experts" : "is dense"),
+               {fmt::format("expected {}, the dense layers that {} begins with", listed, list)});
 }
 
 // A list says it of each layer, and is all that those read who read lists (vllm-project/vllm,

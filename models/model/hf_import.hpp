@@ -127,8 +127,8 @@ void read_sparse_steps(Import& in);
 /// first_k_dense_replace, and moe_layer_freq: every so many layers have experts, or a 0 or 1 for each; or
 /// mlp_layer_types, dense or sparse.
 void read_dense_first(Import& in);
-/// A fault if first_k_dense_replace calls a layer dense that has experts by in.has_experts, which `list` says
-/// ("moe_layer_freq"): engines read the list alone.
+/// A fault unless first_k_dense_replace, where it is given, is the number of dense layers that in.has_experts
+/// begins with, which `list` says ("moe_layer_freq"): engines that read lists read the list alone.
 void check_dense_first(Import& in, std::string_view list);
 /// The number that `item` is, from `lowest` to `highest`; nothing where it is none, which is a fault.
 std::optional<int> sound_number(const Reader& item, std::int64_t lowest, std::int64_t highest);

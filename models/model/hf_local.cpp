@@ -135,6 +135,7 @@ bool read_step_experts(Import& in) {
   for (const int layer : layers) {
     if (layer >= 0 && layer < in.layers) in.has_experts[layer] = true;
   }
+  check_dense_first(in, "moe_layers_enum");
   return std::ranges::find_if(layers, [&](int layer) { return layer >= in.layers; }) != layers.end();
 }
 

@@ -149,6 +149,9 @@ TEST(Contradictions, StepsDraftsAreDenseAndSlide) {
   EXPECT_THAT(mixed.notes, Contains(HasSubstr("the first one's is taken for all")));
   EXPECT_FALSE(mixed.drafts->attention.reach.local());
   EXPECT_THROW(read(types(R"(, "sliding")")), UserError);
+  const std::string counted = R"("moe_layers_enum": "2,3", "first_k_dense_replace": )";
+  EXPECT_NO_THROW(read(counted + "2, " + types(windows)));
+  EXPECT_THROW(read(counted + "1, " + types(windows)), UserError);
 }
 
 TEST(Contradictions, ModulesThatDraftAreNotedWhereTheyAreSaidTwice) {

@@ -129,8 +129,10 @@ TEST(HfConfig, DenseLayersOfDeepSeekInAnyOrder) {
   };
   EXPECT_EQ(of(R"("moe_layer_freq": 1)"), "DEEEE");
   EXPECT_EQ(of(R"("moe_layer_freq": 2)"), "DDEDE");
-  EXPECT_EQ(of(R"("moe_layer_freq": [0, 0, 1, 1, 0])"), "DDEED");
-  EXPECT_THROW(of(R"("moe_layer_freq": [1, 0, 1, 1, 0])"), UserError);  // the first layer is dense
+  EXPECT_EQ(of(R"("moe_layer_freq": [0, 1, 1, 0, 1])"), "DEEDE");
+  // One layer is dense in front, and it is the first.
+  EXPECT_THROW(of(R"("moe_layer_freq": [1, 0, 1, 1, 0])"), UserError);
+  EXPECT_THROW(of(R"("moe_layer_freq": [0, 0, 1, 1, 0])"), UserError);
   EXPECT_THROW(of(R"("moe_layer_freq": [0, 1])"), UserError);
   EXPECT_THROW(of(R"("moe_layer_freq": [0, 1, 2, 1, 1])"), UserError);
   EXPECT_THROW(of(R"("moe_layer_freq": [1, 0, 0, 0, 0])"), UserError);
