@@ -222,9 +222,16 @@ mode_t mode_of(const std::filesystem::path& file) {
   return 0666 & ~mask;
 }
 
+// A folder lets one replace files that one may not write to: `>` of a shell does not, and nobody expects it
+// here.
+void require_writable(const std::filesystem::path& file, const std::filesystem::path& shown) {
+  if (faccessat(AT_FDCWD, file.c_str(), W_OK, AT_EACCESS) != 0 && errno != ENOENT) fail(shown, errno);
+}
+
 // `shown`: the file's name in messages.
 void replace_file(const std::filesystem::path& file, const std::filesystem::path& shown,
                   std::string_view text, AfterInterrupt interrupt) {
+  require_writable(file, shown);
   Temporary temporary(file, shown);
   write_all(temporary.descriptor(), shown, text, interrupt);
   if (fchmod(temporary.descriptor(), mode_of(file)) != 0 || fsync(temporary.descriptor()) != 0)
@@ -309,13 +316,17 @@ void require_place_of(const std::filesystem::path& file, MissingFolder missing) 
   const Destination to = destination_of(file);
   if (to.written_through) return;
   std::error_code error;
-  std::filesystem::path folder = std::filesystem::absolute(to.file).parent_path();
+  std::filesystem::path folder = std::filesystem::absolute(to.file, error).parent_path();
+  if (error) fail(file, error.value());  // the folder that this process stands in is gone
   if (missing == MissingFolder::is_refused && !std::filesystem::exists(folder, error)) fail(file, ENOENT);
   while (folder.has_relative_path() && !std::filesystem::exists(folder, error)) folder = folder.parent_path();
   if (!std::filesystem::is_directory(folder, error))
     throw UserError(fmt::format("cannot write {}: {} is not a folder", file.string(), folder.string()));
   if (access(folder.c_str(), W_OK | X_OK) != 0) fail(file, errno);
+  require_writable(to.file, file);
 }
+
+void require_replaceable(const std::filesystem::path& file) { require_writable(file, file); }
 
 void refuse_to_overwrite(std::string_view option, const std::filesystem::path& out,
                          const std::vector<std::string>& inputs) {
@@ -339,7 +350,7 @@ void make_output_folder(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder, error);
   if (error)
     throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()));
-  if (!std::filesystem::is_directory(folder))
+  if (!std::filesystem::is_directory(folder, error))
     throw UserError(folder.string() + " exists and is not a folder");
   if (access(folder.c_str(), W_OK | X_OK) != 0) fail(folder, errno);
 }

@@ -264,7 +264,8 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   std::error_code error;
   const bool there = fs::exists(folder, error);
   if (there || fs::is_symlink(folder, error)) make_output_folder(folder);  // says what is wrong with it
-  fs::path named = there ? fs::canonical(folder) : fs::absolute(folder).lexically_normal();
+  fs::path named = there ? fs::canonical(folder, error) : fs::absolute(folder, error).lexically_normal();
+  if (error) fail(folder, error.value());
   if (!named.has_filename()) named = named.parent_path();
   if (!there) make_output_folder(named.parent_path());
   place_ = there ? named : fs::canonical(named.parent_path()) / named.filename();
@@ -309,6 +310,7 @@ std::string StagedFolder::publish(Manifest written, const std::set<std::string>&
                 [&](const auto& entry) { return !fs::is_regular_file(place_ / entry.first, error); });
   Manifest all = written;
   all.insert(carried.begin(), carried.end());
+  for (const auto& [name, entry] : written) require_replaceable(place_ / name);
   write_staged_file(stage_, place_, kManifest, to_json(all));
   const bool whole = as_a_whole_ && (!fs::exists(place_, error) || only_known(place_));
   looked();
