@@ -296,7 +296,7 @@ StagedFolder::~StagedFolder() {
   if (!kept_) remove_stage(root_);
 }
 
-std::string StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {
+StagedFolder::Published StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {
   if (interrupted()) throw UserError(fmt::format("interrupted before {} was written", place_.string()));
   const Manifest old = manifest_of(place_).value_or(Manifest{});
   Manifest carried = old;
@@ -308,6 +308,11 @@ std::string StagedFolder::publish(Manifest written, const std::set<std::string>&
   std::error_code error;
   std::erase_if(carried,
                 [&](const auto& entry) { return !fs::is_regular_file(place_ / entry.first, error); });
+  Published out;
+  for (auto& [name, entry] : carried) {
+    entry.earlier = true;
+    out.earlier.push_back(name);
+  }
   Manifest all = written;
   all.insert(carried.begin(), carried.end());
   for (const auto& [name, entry] : written) require_replaceable(place_ / name);
@@ -323,8 +328,10 @@ std::string StagedFolder::publish(Manifest written, const std::set<std::string>&
     if (!kept_) unlink((root_ / kExchanged).c_str());
   }
   note_written(place_);
-  if (!kept_) return "";
-  return fmt::format("what was put into {} while it was written is in {}", place_.string(), stage_.string());
+  if (kept_)
+    out.kept =
+        fmt::format("what was put into {} while it was written is in {}", place_.string(), stage_.string());
+  return out;
 }
 
 bool StagedFolder::exchange(const Manifest& carried) {

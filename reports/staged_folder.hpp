@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "reports/manifest.hpp"
 
@@ -45,9 +46,14 @@ class StagedFolder {
   /// Puts the files that were written into their place, with a manifest of them. Files that the manifest of
   /// an earlier run names stay, but for those `left_out`, which this run would have written and could not.
   /// Throws UserError (then the folder is as it was, unless files are replaced one by one and the disk
-  /// fails). Gives what is to be said of things that others have put there meanwhile and that could not be
-  /// moved into the new folder, as something of their name is in it; mostly "".
-  std::string publish(Manifest written, const std::set<std::string>& left_out);
+  /// fails). `kept`: what is to be said of things that others have put there meanwhile and that could not be
+  /// moved into the new folder, as something of their name is in it; mostly "". `earlier`: files that stay,
+  /// of which the manifest says that they are of an earlier run.
+  struct Published {
+    std::string kept;
+    std::vector<std::string> earlier;
+  };
+  Published publish(Manifest written, const std::set<std::string>& left_out);
 
  protected:
   /// Between the look for what others have put there and the exchange, which is the moment to put something

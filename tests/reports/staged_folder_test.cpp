@@ -231,7 +231,7 @@ class Interfered : public StagedFolder {
       : StagedFolder(folder), folder_(folder), meanwhile_(std::move(meanwhile)) {}
   std::string publish(const std::string& name, const std::string& text) {
     write_staged_file(path(), folder_, name, text);
-    return StagedFolder::publish({{name, manifest_entry(text)}}, {});
+    return StagedFolder::publish({{name, manifest_entry(text)}}, {}).kept;
   }
 
  protected:
