@@ -6,26 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "reports/folder_claim.hpp"
 #include "reports/manifest.hpp"
 
 namespace shardline {
-
-/// Holds an output folder against other runs while it lives. The lock is of the kernel, on the folder, so
-/// that it ends with the process, however that ends.
-class FolderClaim {
- public:
-  /// Makes the folder and its parents. Throws UserError where another run holds it, or as make_output_folder
-  /// does.
-  explicit FolderClaim(const std::filesystem::path& folder);
-  FolderClaim(FolderClaim&& other) noexcept;
-  FolderClaim& operator=(FolderClaim&&) = delete;
-  /// Removes the folders that it made if they are empty still: nothing was written.
-  ~FolderClaim();
-
- private:
-  std::filesystem::path folder_, first_made_;
-  int descriptor_ = -1;
-};
 
 /// The files of a folder before they are in their place. A folder of which every file is known from its
 /// manifest, or that is empty, is exchanged in one step. Of one that holds other things, or that a process
