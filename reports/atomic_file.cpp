@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -177,17 +178,43 @@ Destination destination_of(const std::filesystem::path& file) {
   return out;
 }
 
+void refuse_interrupted(const std::filesystem::path& file, AfterInterrupt interrupt) {
+  if (interrupt == AfterInterrupt::write) return;
+  if (interrupted()) throw UserError(fmt::format("interrupted before {} was written", file.string()));
+  check_cancelled();
+}
+
+// Of a pipe that nobody reads from, or not fast enough: whoever waits can be stopped, which a wait of the
+// system's cannot.
+constexpr int kLook = 20;  // ms
+
+int open_to_write(const std::filesystem::path& file, AfterInterrupt interrupt) {
+  for (;;) {
+    const int descriptor = ::open(file.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor >= 0) return descriptor;
+    struct stat found {};
+    const int error = errno;
+    const bool pipe = error == ENXIO && stat(file.c_str(), &found) == 0 && S_ISFIFO(found.st_mode);
+    if (!pipe) fail(file, error);
+    refuse_interrupted(file, interrupt);
+    poll(nullptr, 0, kLook);
+  }
+}
+
 // `printed`: to a standard stream, whose reader may go while other files of the command are still to be
 // written.
 void write_all(int descriptor, const std::filesystem::path& file, std::string_view text,
                AfterInterrupt interrupt, bool printed = false) {
   constexpr std::size_t kPiece = std::size_t{1} << 22;  // milliseconds
   while (!text.empty()) {
-    if (interrupt == AfterInterrupt::refuse && interrupted())
-      throw UserError(fmt::format("interrupted before {} was written", file.string()));
-    if (interrupt == AfterInterrupt::refuse) check_cancelled();
+    refuse_interrupted(file, interrupt);
     const ssize_t n = ::write(descriptor, text.data(), std::min(text.size(), kPiece));
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) {
+      pollfd wanted{descriptor, POLLOUT, 0};
+      poll(&wanted, 1, kLook);
+      continue;
+    }
     if (n < 0 && printed && outlasted(errno)) return;
     if (n < 0) fail(file, errno);
     text.remove_prefix(static_cast<std::size_t>(n));
@@ -201,8 +228,7 @@ void write_through(const Destination& to, const std::filesystem::path& file, std
       fail(file, errno);
     return write_all(to.stream, file, text, interrupt, true);
   }
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
-  if (descriptor < 0) fail(file, errno);
+  const int descriptor = open_to_write(file, interrupt);
   try {
     write_all(descriptor, file, text, interrupt);
   } catch (...) {
@@ -222,9 +248,16 @@ mode_t mode_of(const std::filesystem::path& file) {
   return 0666 & ~mask;
 }
 
+// A folder lets one replace files that one may not write to: `>` of a shell does not, and nobody expects it
+// here.
+void require_writable(const std::filesystem::path& file, const std::filesystem::path& shown) {
+  if (faccessat(AT_FDCWD, file.c_str(), W_OK, AT_EACCESS) != 0 && errno != ENOENT) fail(shown, errno);
+}
+
 // `shown`: the file's name in messages.
 void replace_file(const std::filesystem::path& file, const std::filesystem::path& shown,
                   std::string_view text, AfterInterrupt interrupt) {
+  require_writable(file, shown);
   Temporary temporary(file, shown);
   write_all(temporary.descriptor(), shown, text, interrupt);
   if (fchmod(temporary.descriptor(), mode_of(file)) != 0 || fsync(temporary.descriptor()) != 0)
@@ -309,13 +342,17 @@ void require_place_of(const std::filesystem::path& file, MissingFolder missing) 
   const Destination to = destination_of(file);
   if (to.written_through) return;
   std::error_code error;
-  std::filesystem::path folder = std::filesystem::absolute(to.file).parent_path();
+  std::filesystem::path folder = std::filesystem::absolute(to.file, error).parent_path();
+  if (error) fail(file, error.value());  // the folder that this process stands in is gone
   if (missing == MissingFolder::is_refused && !std::filesystem::exists(folder, error)) fail(file, ENOENT);
   while (folder.has_relative_path() && !std::filesystem::exists(folder, error)) folder = folder.parent_path();
   if (!std::filesystem::is_directory(folder, error))
     throw UserError(fmt::format("cannot write {}: {} is not a folder", file.string(), folder.string()));
   if (access(folder.c_str(), W_OK | X_OK) != 0) fail(file, errno);
+  require_writable(to.file, file);
 }
+
+void require_replaceable(const std::filesystem::path& file) { require_writable(file, file); }
 
 void refuse_to_overwrite(std::string_view option, const std::filesystem::path& out,
                          const std::vector<std::string>& inputs) {
@@ -339,7 +376,7 @@ void make_output_folder(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder, error);
   if (error)
     throw UserError(fmt::format("cannot create the folder {}: {}", folder.string(), error.message()));
-  if (!std::filesystem::is_directory(folder))
+  if (!std::filesystem::is_directory(folder, error))
     throw UserError(folder.string() + " exists and is not a folder");
   if (access(folder.c_str(), W_OK | X_OK) != 0) fail(folder, errno);
 }

@@ -20,7 +20,7 @@ enum class IfRead : std::uint8_t { refuse, replace };
 /// Writes `text` under a temporary name beside `file`, then renames. A symbolic link stays, and the file that
 /// it leads to is replaced. Devices and pipes are written to, never replaced; so is what standard output or
 /// standard error goes to, after what was printed before; "-" is standard output. Throws UserError (path and
-/// reason) on a full disk, an unwritable folder or an interrupt; leaves no temporary file then.
+/// reason) on a full disk, an unwritable file or folder or an interrupt; leaves no temporary file then.
 void write_file(const std::filesystem::path& file, std::string_view text,
                 AfterInterrupt interrupt = AfterInterrupt::refuse, IfRead if_read = IfRead::refuse);
 
@@ -32,10 +32,14 @@ void write_staged_file(const std::filesystem::path& stage, const std::filesystem
 /// Makes the folder that write_file will write in, as make_output_folder does; of a device or a pipe none.
 void make_folder_of(const std::filesystem::path& file);
 /// Before long work whose result write_file will write there: throws UserError where that is sure to fail,
-/// as its folder is none or may not be written. `missing`: whether make_folder_of will make one that is not
-/// there. An empty name, a device and a pipe are none of its concern.
+/// as its folder is none or may not be written, or it is there and may not. `missing`: whether make_folder_of
+/// will make one that is not there. An empty name, a device and a pipe are none of its concern.
 enum class MissingFolder : std::uint8_t { is_made, is_refused };
 void require_place_of(const std::filesystem::path& file, MissingFolder missing = MissingFolder::is_made);
+
+/// Throws UserError where the file is there and may not be written to, which its folder would let one
+/// replace.
+void require_replaceable(const std::filesystem::path& file);
 
 /// Throws UserError where `out`, the value of `option`, is one of the files that are read, or a .csv of the
 /// folders that are: written, it would be lost. `inputs`: paths; other names and files that are not there

@@ -28,7 +28,8 @@ Manifest read(const std::filesystem::path& file) {
     const std::string name = item.at("name").text();
     if (!inside(name)) item.fault("a name outside of the folder");
     const auto bytes = item.at("bytes").integer(0, std::int64_t{1} << 50);
-    out[name] = {static_cast<std::uint64_t>(bytes), item.at("sha256").text()};
+    const auto earlier = item.find("earlier");
+    out[name] = {static_cast<std::uint64_t>(bytes), item.at("sha256").text(), earlier && earlier->boolean()};
     item.no_other_keys();
   }
   root.no_other_keys();
@@ -38,14 +39,15 @@ Manifest read(const std::filesystem::path& file) {
 
 }  // namespace
 
-ManifestEntry manifest_entry(std::string_view text) { return {text.size(), sha256(text)}; }
+ManifestEntry manifest_entry(std::string_view text) { return {text.size(), sha256(text), false}; }
 
 std::string to_json(const Manifest& manifest) {
   std::string out = fmt::format("{{\n  \"schema\": \"{}\",\n  \"files\": [", kSchema);
   const char* separator = "\n";
   for (const auto& [name, entry] : manifest) {
-    out += fmt::format("{}    {{\"name\": {}, \"bytes\": {}, \"sha256\": \"{}\"}}", separator,
-                       json_string(name), entry.bytes, entry.sha256);
+    out +=
+        fmt::format("{}    {{\"name\": {}, \"bytes\": {}, \"sha256\": \"{}\"{}}}", separator,
+                    json_string(name), entry.bytes, entry.sha256, entry.earlier ? ", \"earlier\": true" : "");
     separator = ",\n";
   }
   return out + "\n  ]\n}\n";

@@ -15,6 +15,7 @@ inline constexpr const char* kManifest = "manifest.json";
 struct ManifestEntry {
   std::uint64_t bytes = 0;
   std::string sha256;
+  bool earlier = false;  // written by a run before the last one, which may have answered another question
 };
 
 /// By name within the folder, "launch/1-vllm.sh"; the manifest itself is not in it.

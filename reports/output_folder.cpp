@@ -14,6 +14,8 @@ namespace shardline {
 
 namespace {
 
+constexpr std::size_t kMostShown = 8;  // files of an earlier run; the manifest has all
+
 // gnuplot's own messages end in newlines.
 std::string without_end(std::string text) {
   text.erase(text.find_last_not_of(" \n") + 1);
@@ -99,12 +101,19 @@ std::string OutputFolder::publish(std::string_view indent) {
   for (const auto& [reason, names] : left_out_) left_out.insert(names.begin(), names.end());
   std::string out;
   if (!written_.empty()) {
-    const std::string kept = stage_.publish(written_, left_out);
+    const StagedFolder::Published published = stage_.publish(written_, left_out);
     std::vector<std::string> listed = names();
     listed.emplace_back(kManifest);
     out +=
         fmt::format("{}wrote {}: {}\n", indent, folder_.string(), fmt::join(sorted(std::move(listed)), ", "));
-    if (!kept.empty()) out += fmt::format("{}warning: {}\n", indent, kept);
+    if (const std::vector<std::string>& earlier = published.earlier; !earlier.empty()) {
+      const auto shown = static_cast<std::ptrdiff_t>(std::min(earlier.size(), kMostShown));
+      const std::size_t more = earlier.size() - static_cast<std::size_t>(shown);
+      out += fmt::format("{}also there, of an earlier run: {}{}\n", indent,
+                         fmt::join(earlier.begin(), earlier.begin() + shown, ", "),
+                         more > 0 ? fmt::format(" and {} more", more) : "");
+    }
+    if (!published.kept.empty()) out += fmt::format("{}warning: {}\n", indent, published.kept);
   }
   for (const auto& [reason, names] : left_out_)
     out += fmt::format("{}warning: no {}: {}\n", indent, fmt::join(sorted(names), ", "), reason);

@@ -36,8 +36,9 @@ class OutputFolder {
   void leave_out(const std::string& stem, const std::string& reason);
 
   /// Puts all of it into the folder (StagedFolder) with its manifest, and says so: "wrote FOLDER: a.csv,
-  /// b.png" in alphabetical order, then "no c.png, c.svg: REASON" for each reason in the order of appearance;
-  /// every line begins with `indent` and ends with a newline. Once. Throws UserError as StagedFolder does.
+  /// b.png" in alphabetical order, "also there, of an earlier run: all.csv" where such files stay, then "no
+  /// c.png, c.svg: REASON" for each reason in the order of appearance; every line begins with `indent` and
+  /// ends with a newline. Once. Throws UserError as StagedFolder does.
   std::string publish(std::string_view indent = "  ");
 
  private:

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,31 +40,6 @@ constexpr const char* kExchanged = "exchanged";
 
 [[noreturn]] void fail(const fs::path& path, int error) {
   throw UserError(fmt::format("cannot write {}: {}", path.string(), std::strerror(error)));
-}
-
-// A file system without locks (some of networks) holds nothing back: better that than no output.
-enum class Lock { held, taken, none };
-Lock lock(int descriptor) {
-  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::held;
-  return errno == EWOULDBLOCK ? Lock::taken : Lock::none;
-}
-
-bool still_at(int descriptor, const fs::path& path) {
-  struct stat open {
-  }, found{};
-  return fstat(descriptor, &open) == 0 && stat(path.c_str(), &found) == 0 && open.st_dev == found.st_dev &&
-         open.st_ino == found.st_ino;
-}
-
-// The first folder on the way to `folder` that is not there yet; empty where all are.
-fs::path first_missing(fs::path folder) {
-  std::error_code error;
-  fs::path missing;
-  while (!folder.empty() && fs::symlink_status(folder, error).type() == fs::file_type::not_found) {
-    missing = folder;
-    folder = folder.parent_path();
-  }
-  return missing;
 }
 
 // Nothing is in the folder but what its manifest names, and folders of it that hold something. The first
@@ -223,48 +197,20 @@ void remove_stale_stages(const fs::path& parent, const std::string& begin) {
     if (!name.starts_with(begin) || name.size() != begin.size() + 6) continue;
     const int descriptor = open(entry.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) continue;
-    if (lock(descriptor) == Lock::held && is_stage(entry)) remove_stage(entry);
+    if (lock_folder(descriptor) == FolderLock::held && is_stage(entry)) remove_stage(entry);
     close(descriptor);
   }
 }
 
 }  // namespace
 
-FolderClaim::FolderClaim(const fs::path& folder) : folder_(folder), first_made_(first_missing(folder)) {
-  for (int tries = 0; tries < 100; ++tries) {
-    make_output_folder(folder);
-    descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor_ < 0 && errno == ENOENT) continue;  // exchanged in this moment
-    if (descriptor_ < 0) fail(folder, errno);
-    const Lock state = lock(descriptor_);
-    if (state != Lock::taken && still_at(descriptor_, folder)) return;
-    close(std::exchange(descriptor_, -1));
-    if (state == Lock::taken)
-      throw UserError(
-          fmt::format("another run writes to {}; wait for it, or choose another folder", folder.string()));
-  }
-  throw UserError(fmt::format("cannot hold the folder {}: it is replaced again and again", folder.string()));
-}
-
-FolderClaim::FolderClaim(FolderClaim&& other) noexcept
-    : folder_(std::move(other.folder_)),
-      first_made_(std::exchange(other.first_made_, {})),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FolderClaim::~FolderClaim() {
-  if (descriptor_ >= 0) close(descriptor_);
-  if (first_made_.empty()) return;
-  std::error_code error;
-  for (fs::path at = folder_; fs::is_directory(at, error) && fs::is_empty(at, error); at = at.parent_path()) {
-    if (!fs::remove(at, error) || at == first_made_) return;
-  }
-}
-
 StagedFolder::StagedFolder(const fs::path& folder) {
+  require_claims();
   std::error_code error;
   const bool there = fs::exists(folder, error);
   if (there || fs::is_symlink(folder, error)) make_output_folder(folder);  // says what is wrong with it
-  fs::path named = there ? fs::canonical(folder) : fs::absolute(folder).lexically_normal();
+  fs::path named = there ? fs::canonical(folder, error) : fs::absolute(folder, error).lexically_normal();
+  if (error) fail(folder, error.value());
   if (!named.has_filename()) named = named.parent_path();
   if (!there) make_output_folder(named.parent_path());
   place_ = there ? named : fs::canonical(named.parent_path()) / named.filename();
@@ -280,7 +226,7 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   root_ = name;
   stage_ = root_ / kFiles;
   descriptor_ = open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ >= 0) lock(descriptor_);
+  if (descriptor_ >= 0) lock_folder(descriptor_);
   // mkdtemp makes private folders; results, in the folder within, are meant to be shared as any other.
   if (descriptor_ >= 0 && make_mark(root_, kMark) && mkdir(stage_.c_str(), 0777) == 0) return;
   const int reason = errno;
@@ -295,7 +241,7 @@ StagedFolder::~StagedFolder() {
   if (!kept_) remove_stage(root_);
 }
 
-std::string StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {
+StagedFolder::Published StagedFolder::publish(Manifest written, const std::set<std::string>& left_out) {
   if (interrupted()) throw UserError(fmt::format("interrupted before {} was written", place_.string()));
   const Manifest old = manifest_of(place_).value_or(Manifest{});
   Manifest carried = old;
@@ -307,11 +253,20 @@ std::string StagedFolder::publish(Manifest written, const std::set<std::string>&
   std::error_code error;
   std::erase_if(carried,
                 [&](const auto& entry) { return !fs::is_regular_file(place_ / entry.first, error); });
+  Published out;
+  for (auto& [name, entry] : carried) {
+    entry.earlier = true;
+    out.earlier.push_back(name);
+  }
   Manifest all = written;
   all.insert(carried.begin(), carried.end());
+  for (const auto& [name, entry] : written) require_replaceable(place_ / name);
   write_staged_file(stage_, place_, kManifest, to_json(all));
   const bool whole = as_a_whole_ && (!fs::exists(place_, error) || only_known(place_));
   looked();
+  require_claims();
+  if (fs::canonical(place_.parent_path(), error) != place_.parent_path())
+    throw UserError(fmt::format("cannot write {}: the way to it was changed meanwhile", place_.string()));
   const InOneStep step;
   if (!whole || !exchange(carried)) {
     replace_each(written, stale);
@@ -321,8 +276,10 @@ std::string StagedFolder::publish(Manifest written, const std::set<std::string>&
     if (!kept_) unlink((root_ / kExchanged).c_str());
   }
   note_written(place_);
-  if (!kept_) return "";
-  return fmt::format("what was put into {} while it was written is in {}", place_.string(), stage_.string());
+  if (kept_)
+    out.kept =
+        fmt::format("what was put into {} while it was written is in {}", place_.string(), stage_.string());
+  return out;
 }
 
 bool StagedFolder::exchange(const Manifest& carried) {

@@ -4,27 +4,12 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "reports/folder_claim.hpp"
 #include "reports/manifest.hpp"
 
 namespace shardline {
-
-/// Holds an output folder against other runs while it lives. The lock is of the kernel, on the folder, so
-/// that it ends with the process, however that ends.
-class FolderClaim {
- public:
-  /// Makes the folder and its parents. Throws UserError where another run holds it, or as make_output_folder
-  /// does.
-  explicit FolderClaim(const std::filesystem::path& folder);
-  FolderClaim(FolderClaim&& other) noexcept;
-  FolderClaim& operator=(FolderClaim&&) = delete;
-  /// Removes the folders that it made if they are empty still: nothing was written.
-  ~FolderClaim();
-
- private:
-  std::filesystem::path folder_, first_made_;
-  int descriptor_ = -1;
-};
 
 /// The files of a folder before they are in their place. A folder of which every file is known from its
 /// manifest, or that is empty, is exchanged in one step. Of one that holds other things, or that a process
@@ -45,9 +30,14 @@ class StagedFolder {
   /// Puts the files that were written into their place, with a manifest of them. Files that the manifest of
   /// an earlier run names stay, but for those `left_out`, which this run would have written and could not.
   /// Throws UserError (then the folder is as it was, unless files are replaced one by one and the disk
-  /// fails). Gives what is to be said of things that others have put there meanwhile and that could not be
-  /// moved into the new folder, as something of their name is in it; mostly "".
-  std::string publish(Manifest written, const std::set<std::string>& left_out);
+  /// fails). `kept`: what is to be said of things that others have put there meanwhile and that could not be
+  /// moved into the new folder, as something of their name is in it; mostly "". `earlier`: files that stay,
+  /// of which the manifest says that they are of an earlier run.
+  struct Published {
+    std::string kept;
+    std::vector<std::string> earlier;
+  };
+  Published publish(Manifest written, const std::set<std::string>& left_out);
 
  protected:
   /// Between the look for what others have put there and the exchange, which is the moment to put something

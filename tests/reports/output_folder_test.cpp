@@ -77,6 +77,30 @@ TEST_F(OutputFolderTest, NothingToDraw) {
   EXPECT_EQ(files.publish(), "  warning: no gain.png, gain.svg: no plan of the baseline fits\n");
 }
 
+// Whoever opens one of them has the answer to another question.
+TEST_F(OutputFolderTest, FilesOfAnEarlierRunAreToldFromThoseOfTheLast) {
+  const auto run = [&](const std::vector<std::string>& names) {
+    OutputFolder files(out());
+    for (const std::string& name : names) files.write(name, name);
+    return files.publish("");
+  };
+  const std::string wrote = "wrote " + out() + ": ";
+  EXPECT_EQ(run({"all.csv", "launch/1.vllm.sh", "run.json"}), wrote + "all.csv, manifest.json, run.json\n");
+  EXPECT_EQ(run({"run.json"}), wrote +
+                                   "manifest.json, run.json\n"
+                                   "also there, of an earlier run: all.csv, launch/1.vllm.sh\n");
+  EXPECT_TRUE(manifest_of(out())->at("all.csv").earlier);
+  EXPECT_FALSE(manifest_of(out())->at("run.json").earlier);
+  run({"all.csv", "run.json"});
+  EXPECT_FALSE(manifest_of(out())->at("all.csv").earlier);
+  EXPECT_TRUE(manifest_of(out())->at("launch/1.vllm.sh").earlier);
+  std::vector<std::string> many;
+  for (char c = 'a'; c <= 'j'; ++c) many.emplace_back(1, c);
+  run(many);
+  EXPECT_TRUE(run({"all.csv", "launch/1.vllm.sh", "run.json"})
+                  .ends_with("also there, of an earlier run: a, b, c, d, e, f, g, h and 2 more\n"));
+}
+
 TEST_F(OutputFolderTest, AFileInItsPlace) {
   std::ofstream(out()) << "taken";
   EXPECT_THROW(OutputFolder{out()}, UserError);

@@ -231,7 +231,7 @@ class Interfered : public StagedFolder {
       : StagedFolder(folder), folder_(folder), meanwhile_(std::move(meanwhile)) {}
   std::string publish(const std::string& name, const std::string& text) {
     write_staged_file(path(), folder_, name, text);
-    return StagedFolder::publish({{name, manifest_entry(text)}}, {});
+    return StagedFolder::publish({{name, manifest_entry(text)}}, {}).kept;
   }
 
  protected:
@@ -321,6 +321,50 @@ TEST_F(StagedFolderTest, ASecondRunIsRefusedUntilTheFirstEnds) {
   first.reset();
   EXPECT_FALSE(fs::exists(out()));  // nothing was written
   const FolderClaim again(out() / "deep");
+}
+
+// What is claimed at the beginning is what is written at the end.
+TEST_F(StagedFolderTest, ALinkInPlaceOfAClaimedFolderIsNotFollowed) {
+  fs::create_directories(folder_ / "victim" / "sub");
+  std::ofstream(folder_ / "victim" / "sub" / "a") << "precious";
+  const auto swap = [&] {
+    fs::rename(out(), folder_ / "moved");
+    fs::create_directory_symlink("victim", out());
+  };
+  const auto back = [&] {
+    fs::remove(out());
+    fs::rename(folder_ / "moved", out());
+  };
+  const auto sub = [&] {
+    OutputFolder files(out() / "sub");
+    files.write("a", "1");
+    files.publish();
+  };
+  {
+    const FolderClaim claim(out() / "sub");
+    swap();
+    EXPECT_THAT(error_of(sub), HasSubstr("when this run began, and leads to"));
+    back();
+    sub();
+    EXPECT_EQ(text_of(out() / "sub" / "a"), "1");
+    const auto late = [&] {
+      OutputFolder files(out() / "sub");
+      files.write("a", "2");
+      swap();
+      files.publish();
+    };
+    EXPECT_THAT(error_of(late), HasSubstr("when this run began, and leads to"));
+    back();
+  }
+  const auto unclaimed = [&] {
+    OutputFolder files(out() / "sub");
+    files.write("a", "2");
+    swap();
+    fs::create_directories(folder_ / "victim" / "sub");
+    files.publish();
+  };
+  EXPECT_NE(error_of(unclaimed), "");
+  EXPECT_EQ(text_of(folder_ / "victim" / "sub" / "a"), "precious");
 }
 
 TEST_F(StagedFolderTest, TheLockOfAKilledRunIsGone) {
