@@ -287,7 +287,11 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("ask", [shardline.sweep, shardline.plan])
+def plan_of(model, **given):
+    return shardline.plan(model, system="h100-hgx", input="8K", output=512, **given)
+
+
+@pytest.mark.parametrize("ask", [shardline.sweep, plan_of])
 def test_a_pipe_that_nobody_writes_to_can_be_left(folder, ask):
     os.mkfifo(folder / "pipe.yaml")
     began = time.monotonic()
