@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -115,7 +116,7 @@ TEST(MeasuredBlocks, H73PromptsTakeTheirArithmetic) {
           Schedule s;
           lower(s, c, parse_plan("tensor:tpa=4,ep=4"));
           CostModel cost(c.system);
-          const double peak = c.system.device.peak[at(Dtype::fp8)].value;
+          const double peak = c.system.device.peak[static_cast<std::size_t>(Dtype::fp8)].value;
           for (const Block& block : s.blocks) {
             double all = 0, scores = 0, attention = 0;
             for (OpIndex i = block.first; i < block.last; ++i) {
