@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -136,38 +135,15 @@ std::string_view Pattern::run() const {
 
 void NameTable::reserve(std::size_t count) {
   ends_.reserve(count);
-  if (2 * count > slots_.size()) spread(std::bit_ceil(2 * count));
-}
-
-std::optional<std::size_t> NameTable::find(std::string_view text, std::uint32_t own) const {
-  for (std::size_t at = own; !slots_.empty(); ++at) {
-    const Slot& slot = slots_[at & (slots_.size() - 1)];
-    if (slot.place == 0) break;
-    if (slot.hash == own && this->text(slot.place - 1) == text) return slot.place - 1;
-  }
-  return std::nullopt;
-}
-
-void NameTable::put(Slot slot) {
-  std::size_t at = slot.hash;
-  while (slots_[at & (slots_.size() - 1)].place != 0) ++at;
-  slots_[at & (slots_.size() - 1)] = slot;
-}
-
-void NameTable::spread(std::size_t slots) {
-  const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(slots));
-  for (const Slot& slot : before)
-    if (slot.place != 0) put(slot);
+  places_.reserve(count);
 }
 
 std::size_t NameTable::add(std::string_view text) {
-  const std::uint32_t own = hash(text);
-  if (const auto known = find(text, own)) return *known;
+  if (const auto known = find(text)) return *known;
   const std::size_t place = size();
   texts_ += text;
   ends_.push_back(static_cast<std::uint32_t>(texts_.size()));
-  if (2 * size() > slots_.size()) spread(std::max<std::size_t>(16, 2 * slots_.size()));
-  put({own, static_cast<std::uint32_t>(place + 1)});
+  places_.add(HashedPlaces::hash(text), place);
   const std::string_view first = text.substr(0, text.find('.'));
   auto counts = counts_.find(first);
   if (counts == counts_.end()) counts = counts_.emplace(std::string(first), 0).first;

@@ -16,6 +16,7 @@
 
 #include "models/model/checkpoint_names.hpp"
 #include "models/model/expression.hpp"
+#include "sim/base/hashed_places.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline::checkpoint {
@@ -104,7 +105,7 @@ class NameTable {
       for (std::size_t parts = 1; left != 0; ++parts) {
         if ((left & 1) != 0) {
           const std::string_view run = name.substr(begin, end - begin);
-          if (const auto place = find(run, hash(run))) look(*place);
+          if (const auto place = find(run)) look(*place);
         }
         if (parts < kMostCounted) left >>= 1;
         if (end == name.size()) break;
@@ -120,18 +121,14 @@ class NameTable {
     using is_transparent = void;
     std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
   };
-  struct Slot {
-    std::uint32_t hash = 0, place = 0;  // place + 1; 0: nothing is here
-  };
-
-  static std::uint32_t hash(std::string_view text) { return static_cast<std::uint32_t>(OfText{}(text)); }
-  std::optional<std::size_t> find(std::string_view text, std::uint32_t own) const;
-  void spread(std::size_t slots);
-  void put(Slot slot);
+  std::optional<std::size_t> find(std::string_view text) const {
+    return places_.find(HashedPlaces::hash(text),
+                        [&](std::size_t place) { return this->text(place) == text; });
+  }
 
   std::string texts_;                // one behind the other
   std::vector<std::uint32_t> ends_;  // of each in texts_, whose files have 16 MiB at most
-  std::vector<Slot> slots_;          // a power of two, less than half full
+  HashedPlaces places_;
   // By first parts: bit n - 1 where a text that begins with it has n parts.
   std::unordered_map<std::string, std::uint64_t, OfText, std::equal_to<>> counts_;
 };

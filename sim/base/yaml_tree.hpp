@@ -2,11 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory_resource>
 #include <set>
 #include <string>
@@ -18,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.hpp"
+#include "sim/base/hashed_places.hpp"
 #include "sim/base/yaml_text.hpp"
 
 namespace shardline::detail {
@@ -29,77 +27,42 @@ enum class Kind { absent, null, scalar, sequence, map };
 struct YamlNode;
 /// Of one mapping, in the memory of its YamlText, which alone frees it. Files have tens of thousands of
 /// mappings of two or three keys, which are compared one by one, and single ones of tens of thousands, which
-/// are looked up in a table of places.
+/// are looked up by their hash.
 class YamlKeys {
  public:
-  explicit YamlKeys(std::pmr::memory_resource* memory) : nodes_(memory), slots_(memory) {}
+  explicit YamlKeys(std::pmr::memory_resource* memory) : nodes_(memory), places_(memory) {}
 
   const YamlNode* find(std::string_view key) const {
-    const std::size_t place = place_of(key, slots_.empty() ? 0 : hash(key));
+    const std::size_t place = place_of(key);
     return place == nodes_.size() ? nullptr : nodes_[place].second;
   }
   /// False: the key is there, and keeps its node.
   bool emplace(std::string_view key, const YamlNode* node) {
-    const std::uint32_t own = slots_.empty() ? 0 : hash(key);
-    if (place_of(key, own) < nodes_.size()) return false;
+    if (place_of(key) < nodes_.size()) return false;
     if (nodes_.empty()) nodes_.reserve(kFew / 2);
     nodes_.emplace_back(key, node);
-    if (nodes_.size() > kFew && 2 * nodes_.size() > slots_.size()) {
-      spread();
-    } else if (!slots_.empty()) {
-      put(own, nodes_.size());
-    }
+    if (nodes_.size() <= kFew) return true;
+    for (std::size_t i = places_.empty() ? 0 : nodes_.size() - 1; i < nodes_.size(); ++i)
+      places_.add(HashedPlaces::hash(nodes_[i].first), i);
     return true;
   }
   /// The node of a key that is there.
-  void replace(std::string_view key, const YamlNode* node) {
-    nodes_[place_of(key, slots_.empty() ? 0 : hash(key))].second = node;
-  }
+  void replace(std::string_view key, const YamlNode* node) { nodes_[place_of(key)].second = node; }
 
  private:
   static constexpr std::size_t kFew = 8;
-  struct Slot {
-    std::uint32_t hash = 0, place = 0;  // place + 1; 0: nothing is here
-  };
 
-  static std::uint32_t hash(std::string_view key) {
-    return static_cast<std::uint32_t>(std::hash<std::string_view>{}(key));
-  }
   // That of the key in nodes_, or how many there are.
-  std::size_t place_of(std::string_view key, std::uint32_t own) const {
-    if (slots_.empty()) {
-      const auto at =
-          std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& n) { return n.first == key; });
-      return static_cast<std::size_t>(at - nodes_.begin());
-    }
-    for (std::size_t at = own;; ++at) {
-      const Slot& slot = slots_[at & (slots_.size() - 1)];
-      if (slot.place == 0) return nodes_.size();
-      if (slot.hash == own && nodes_[slot.place - 1].first == key) return slot.place - 1;
-    }
-  }
-  void put(std::uint32_t own, std::size_t place) {
-    std::size_t at = own;
-    while (slots_[at & (slots_.size() - 1)].place != 0) ++at;
-    slots_[at & (slots_.size() - 1)] = {own, static_cast<std::uint32_t>(place)};
-  }
-  // Over a table that stays less than half full.
-  void spread() {
-    const std::size_t count = std::bit_ceil(4 * nodes_.size());
-    if (slots_.empty()) {
-      slots_.resize(count);
-      for (std::size_t i = 0; i < nodes_.size(); ++i) put(hash(nodes_[i].first), i + 1);
-      return;
-    }
-    const std::pmr::vector<Slot> before(slots_);
-    slots_.assign(count, {});
-    for (const Slot& slot : before)
-      if (slot.place != 0) put(slot.hash, slot.place);
-    put(hash(nodes_.back().first), nodes_.size());
+  std::size_t place_of(std::string_view key) const {
+    const auto same = [&](const auto& node) { return node.first == key; };
+    if (places_.empty())
+      return static_cast<std::size_t>(std::find_if(nodes_.begin(), nodes_.end(), same) - nodes_.begin());
+    const auto is_there = [&](std::size_t place) { return same(nodes_[place]); };
+    return places_.find(HashedPlaces::hash(key), is_there).value_or(nodes_.size());
   }
 
   std::pmr::vector<std::pair<std::string_view, const YamlNode*>> nodes_;
-  std::pmr::vector<Slot> slots_;  // a power of two; none where the keys are few
+  HashedPlaces places_;  // none where the keys are few
 };
 
 /// Children and keys are owned by YamlText; strings point into it too.
