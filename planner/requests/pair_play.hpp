@@ -55,7 +55,7 @@ class PairPool {
     look(i);
   }
   /// [R15] Replica i has an empty engine; it is gone.
-  void start(std::size_t i, const std::vector<Scheduler*>& of_groups, Seconds at);
+  void start(std::size_t i, const std::vector<Scheduler*>& of_groups, Seconds now);
   void end(std::size_t i);
   /// Who comes to replica i, in the order of arrival; who does not any more.
   void come(std::size_t i, PairWayId id, Seconds arrival);

@@ -14,24 +14,21 @@ std::uint32_t SglangScheduler::held_tokens(const Request& r) const {
 
 // eagle_info_v2.py, prepare_for_decode: room for what two steps may accept behind what is known, as the one
 // under way is not. max(topk x steps, draft tokens) of a chain of k is 1 + k.
+std::uint32_t SglangScheduler::asked_tokens(const Request& r) const {
+  return std::max(held_tokens(r), r.computed + 2 * (1 + law_.drafts()));
+}
+
 std::uint64_t SglangScheduler::pages_to_verify(std::span<const Id> ids) const {
   std::uint64_t pages = 0;
-  for (const Id id : ids) {
-    const Request& r = requests_[id];
-    const std::uint32_t held = held_tokens(r), asked = r.computed + 2 * (1 + law_.drafts());
-    pages += pages_of(std::max(held, asked)) - pages_of(held);
-  }
+  for (const Id id : ids)
+    pages += pages_of(asked_tokens(requests_[id])) - pages_of(held_tokens(requests_[id]));
   return pages;
 }
 
 void SglangScheduler::verify_all(DecidedStep& step) {
   // alloc_token_slots, or a page more of each by alloc_paged_token_slots_extend.
   std::uint64_t tokens = 0;
-  const std::uint32_t reserve = 2 * (1 + law_.drafts());
-  for (const Id id : running_) {
-    const std::uint32_t held = held_tokens(requests_[id]), asked = requests_[id].computed + reserve;
-    tokens += std::max(held, asked) - held;
-  }
+  for (const Id id : running_) tokens += asked_tokens(requests_[id]) - held_tokens(requests_[id]);
   if (knobs_.page_size > 1) tokens += running_.size() * knobs_.page_size;
   evict_for(tokens);
   const std::uint64_t pages = pages_to_verify(running_);
@@ -47,7 +44,7 @@ void SglangScheduler::verify_all(DecidedStep& step) {
   free_ -= pages;
   for (const Id id : running_) {
     Request& r = requests_[id];
-    r.allocated = std::max(held_tokens(r), r.computed + reserve);
+    r.allocated = asked_tokens(r);
     step.add_decode(r.computed);
     // Of who has its only token in the step under way this is a row in vain.
     step.parts.push_back({id, r.generated < r.answer});

@@ -175,6 +175,7 @@ class SglangScheduler : public Scheduler {
   bool drafts() const { return law_.drafts() > 0; }
   void join_pages(Request& r, std::size_t from) const;
   std::uint32_t held_tokens(const Request& r) const;
+  std::uint32_t asked_tokens(const Request& r) const;
   std::uint64_t pages_to_verify(std::span<const Id> ids) const;
   void verify_all(DecidedStep& step);
   void end_verified(Request& r) const;
