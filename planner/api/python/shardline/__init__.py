@@ -31,7 +31,7 @@ are integers, or texts in which K, M and G are powers of two: ``32768``, ``"32K"
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Optional, Sequence, Union
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Union
 
 from . import _arguments as _given
 from . import _line, _results, _shardline
@@ -322,24 +322,49 @@ def simulate(
     )
 
 
-def _answer_of_line(
-    scenario: Union[Path, PlanResult], scenario_text: str, model: str, line: Dict[str, Any], run: Dict[str, Any]
-) -> Optional[PlanResult]:
+_LINE = ("system", "input", "output", "gpus", "nodes", "users", "rate", "ttl", "ttft", "tokens_per_user", "read_as")
+_RUN = ("engine", "costs", "any_gpus", "any_context", "set", "memory", "progress", "cancelled")
+
+
+class _Asked(NamedTuple):
+    """The scenario of ``explain`` or ``compare``, what is set beside it, and plans of it."""
+
+    scenario: Path
+    scenario_text: str
+    model: str
+    set: Sequence[str]
+    plans: Sequence[str]
+
+
+def _asked(call: Dict[str, Any], plans: Sequence[str], wanted: int) -> _Asked:
+    """Of a call's arguments by their names; ``wanted`` plans of a line or an answer where none are named."""
+    answer = _answer_of_line(call)
+    if answer is None:
+        if not plans:
+            raise BadInput("plan is required with a scenario, or a question of one line: model, system and input")
+        return _Asked(call["scenario"], call["scenario_text"], call["model"], call["set"], plans)
+    beside = _line.settings_beside(answer.scenario_text)  # of a line the text has the others
+    if answer is call["scenario"]:
+        beside += _given.texts("set", call["set"], "of KEY=VALUE")
+    return _Asked("", answer.scenario_text, "", beside, _line.chosen(answer, plans, wanted))
+
+
+def _answer_of_line(call: Dict[str, Any]) -> Optional[PlanResult]:
     """What ``plan`` answers to a question of one line, or has answered; None: a scenario is asked."""
-    given = [name for name, value in line.items() if value is not None and value != ""]
+    scenario, given = call["scenario"], [name for name in _LINE if call[name] is not None and call[name] != ""]
     if isinstance(scenario, PlanResult):
-        twice = [*given, *(["scenario_text"] if scenario_text else []), *(["model"] if model else [])]
+        twice = [*given, *(name for name in ("scenario_text", "model") if call[name])]
         if twice:
             raise BadInput(f"{twice[0]}: the answer of plan has its question")
         return scenario
     if not given:
         return None
-    if scenario_text or (scenario and model):
+    if call["scenario_text"] or (scenario and call["model"]):
         raise BadInput("a question of one line names a model alone, without a scenario")
     for name in ("system", "input"):
         if name not in given:
             raise BadInput(f"{name} is missing: a question of one line has system and input, a scenario neither")
-    return plan(scenario or model, **line, **run)
+    return plan(scenario or call["model"], **{name: call[name] for name in (*_LINE, *_RUN)})
 
 
 @_given.known_names
@@ -390,46 +415,12 @@ def explain(
         BadInput: of an argument, or of the scenario; of a line or an answer that has no plan. A plan that does
             not fit is an answer (``fits``).
     """
-    answer = _answer_of_line(
-        scenario,
-        scenario_text,
-        model,
-        dict(
-            system=system,
-            input=input,
-            output=output,
-            gpus=gpus,
-            nodes=nodes,
-            users=users,
-            rate=rate,
-            ttl=ttl,
-            ttft=ttft,
-            tokens_per_user=tokens_per_user,
-            read_as=read_as,
-        ),
-        dict(
-            engine=engine,
-            costs=costs,
-            any_gpus=any_gpus,
-            any_context=any_context,
-            set=set,
-            memory=memory,
-            progress=progress,
-            cancelled=cancelled,
-        ),
-    )
-    if isinstance(answer, PlanResult):
-        more = _given.texts("set", set, "of KEY=VALUE") if answer is scenario else ()
-        scenario, scenario_text, model = "", answer.scenario_text, ""
-        set = [*_line.settings_beside(scenario_text), *more]  # of a line the text has the others
-        plan = _line.chosen(answer, [plan] if plan else [], 1)[0]
-    elif not plan:
-        raise BadInput("plan is required with a scenario, or a question of one line: model, system and input")
+    asked = _asked(locals(), [plan] if plan else [], 1)
     question = ExplainQuestion(
-        scenario=_given.path("scenario", scenario),
-        scenario_text=_given.text("scenario_text", scenario_text),
-        model=_given.text("model", model),
-        plan=_given.text("plan", plan),
+        scenario=_given.path("scenario", asked.scenario),
+        scenario_text=_given.text("scenario_text", asked.scenario_text),
+        model=_given.text("model", asked.model),
+        plan=_given.text("plan", asked.plans[0]),
     )
     return _shardline.explain(
         question,
@@ -438,7 +429,7 @@ def explain(
             costs=costs,
             any_gpus=any_gpus,
             any_context=any_context,
-            set=set,
+            set=asked.set,
             memory=memory,
             progress=progress,
             cancelled=cancelled,
@@ -669,47 +660,12 @@ def compare(
     """
     if isinstance(plan, str):
         raise BadInput(f"plan {plan!r}: expected the texts of two plans")
-    plans = _given.texts("plan", plan, "of two plans")
-    answer = _answer_of_line(
-        scenario,
-        scenario_text,
-        model,
-        dict(
-            system=system,
-            input=input,
-            output=output,
-            gpus=gpus,
-            nodes=nodes,
-            users=users,
-            rate=rate,
-            ttl=ttl,
-            ttft=ttft,
-            tokens_per_user=tokens_per_user,
-            read_as=read_as,
-        ),
-        dict(
-            engine=engine,
-            costs=costs,
-            any_gpus=any_gpus,
-            any_context=any_context,
-            set=set,
-            memory=memory,
-            progress=progress,
-            cancelled=cancelled,
-        ),
-    )
-    if isinstance(answer, PlanResult):
-        more = _given.texts("set", set, "of KEY=VALUE") if answer is scenario else ()
-        scenario, scenario_text, model = "", answer.scenario_text, ""
-        set = [*_line.settings_beside(scenario_text), *more]  # of a line the text has the others
-        plans = _line.chosen(answer, plans, 2)
-    elif not plans:
-        raise BadInput("plan is required with a scenario, or a question of one line: model, system and input")
+    asked = _asked(locals(), _given.texts("plan", plan, "of two plans"), 2)
     question = CompareQuestion(
-        scenario=_given.path("scenario", scenario),
-        scenario_text=_given.text("scenario_text", scenario_text),
-        model=_given.text("model", model),
-        plans=plans,
+        scenario=_given.path("scenario", asked.scenario),
+        scenario_text=_given.text("scenario_text", asked.scenario_text),
+        model=_given.text("model", asked.model),
+        plans=tuple(asked.plans),
     )
     return _shardline.compare(
         question,
@@ -718,7 +674,7 @@ def compare(
             costs=costs,
             any_gpus=any_gpus,
             any_context=any_context,
-            set=set,
+            set=asked.set,
             memory=memory,
             progress=progress,
             cancelled=cancelled,
