@@ -9,6 +9,7 @@
 
 #include "calibrate/calibrate.hpp"
 #include "sim/base/error.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -20,8 +21,8 @@ using ::testing::SizeIs;
 
 // What the library of the language throws of them is none of ours, and ended as an internal error.
 TEST(LoadTables, PathsThatCannotBeFollowedAreRefusedWithTheReason) {
-  std::string folder = (std::filesystem::temp_directory_path() / "shardline_tables.XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const TemporaryFolder own;
+  const std::string folder = own.path().string();
   std::filesystem::create_symlink("loop", folder + "/loop");
   std::string long_path;
   for (int i = 0; i < 12'000; ++i) long_path += "long/";
@@ -40,7 +41,6 @@ TEST(LoadTables, PathsThatCannotBeFollowedAreRefusedWithTheReason) {
   }
   EXPECT_TRUE(is_folder(folder));
   EXPECT_FALSE(is_folder(folder + "/none"));
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

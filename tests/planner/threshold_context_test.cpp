@@ -15,6 +15,7 @@
 #include "planner/scenario/scenario.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "sim/base/error.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -213,9 +214,6 @@ thresholds:
 class ThresholdContextStudy : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "shardline_context.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     std::mt19937_64 rng(3);
     std::ofstream out(folder_ / "trace.csv");
     out << "arrival_ms,input_tokens,output_tokens,block_ids\n";
@@ -227,14 +225,14 @@ class ThresholdContextStudy : public ::testing::Test {
                          1000 * text + blocks - 1, 100'000 + 20 * i, 100'000 + 20 * i + own - 1);
     }
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   ContextQuestion question() const {
     ContextQuestion q;
     q.trace = (folder_ / "trace.csv").string();
     q.chunk = 4096;
     return q;
   }
-  std::filesystem::path folder_;
+  const TemporaryFolder own_;
+  const std::filesystem::path folder_ = own_.path();
 };
 
 ContextStudy played(const Study& study, const ThresholdStudy& found, const ContextQuestion& q, int threads) {

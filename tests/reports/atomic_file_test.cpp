@@ -16,6 +16,7 @@
 
 #include "reports/standard_output.hpp"
 #include "sim/base/error.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -27,15 +28,7 @@ using ::testing::IsEmpty;
 
 class AtomicFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "shardline_reports.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override {
-    chmod(folder_.c_str(), 0700);
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { chmod(folder_.c_str(), 0700); }
   std::vector<std::string> names() const {
     std::vector<std::string> out;
     for (const auto& entry : fs::directory_iterator(folder_)) out.push_back(entry.path().filename().string());
@@ -46,7 +39,8 @@ class AtomicFile : public ::testing::Test {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   }
-  fs::path folder_;
+  const TemporaryFolder own_;
+  const fs::path folder_ = own_.path();
 };
 
 template <class F>

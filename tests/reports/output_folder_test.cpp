@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "sim/base/error.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -16,17 +17,11 @@ namespace fs = std::filesystem;
 class OutputFolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "shardline_output.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     fs::create_directory(folder_ / "programs");
     path_ = std::getenv("PATH");
     setenv("PATH", (folder_ / "programs").c_str(), 1);
   }
-  void TearDown() override {
-    setenv("PATH", path_.c_str(), 1);
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { setenv("PATH", path_.c_str(), 1); }
   // A stand-in that does what `script` says, which reads gnuplot's commands and writes the picture.
   void gnuplot(const std::string& script) const {
     const fs::path file = folder_ / "programs" / "gnuplot";
@@ -34,7 +29,8 @@ class OutputFolderTest : public ::testing::Test {
     fs::permissions(file, fs::perms::owner_all);
   }
   std::string out() const { return (folder_ / "out").string(); }
-  fs::path folder_;
+  const TemporaryFolder own_;
+  const fs::path folder_ = own_.path();
   std::string path_;
 };
 

@@ -15,6 +15,7 @@
 
 #include "reports/atomic_file.hpp"
 #include "sim/base/cancel.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -23,13 +24,7 @@ namespace fs = std::filesystem;
 
 class OutputPipe : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "shardline_output_pipe.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    ASSERT_EQ(mkfifo(pipe().c_str(), 0600), 0);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { ASSERT_EQ(mkfifo(pipe().c_str(), 0600), 0); }
   fs::path pipe() const { return folder_ / "pipe"; }
   // Stopped at the tenth question; whoever asks seldom has the test run out of time.
   void expect_stopped(const std::string& text) const {
@@ -39,7 +34,8 @@ class OutputPipe : public ::testing::Test {
     EXPECT_THROW(write_file(pipe(), text), Cancelled);
   }
   const std::string much_ = std::string(300'000, 'x');  // more than a pipe holds
-  fs::path folder_;
+  const TemporaryFolder own_;
+  const fs::path folder_ = own_.path();
 };
 
 TEST_F(OutputPipe, OneThatNobodyReadsCanBeLeft) { expect_stopped("x"); }

@@ -9,6 +9,8 @@
 #include <limits>
 #include <string>
 
+#include "tests/temporary_folder.hpp"
+
 namespace shardline {
 namespace {
 
@@ -31,21 +33,6 @@ class Environment {
  private:
   const char* name_;
   std::string old_;
-};
-
-// A new folder that the pictures' temporary files go to.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "plot-test-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 bool gnuplot_installed() { return std::system("command -v gnuplot >/dev/null 2>&1") == 0; }
@@ -281,9 +268,9 @@ TEST(Plot, LegendLeavesCurvesAlone) {
 TEST(Plot, DrawsSvgAndPng) {
   if (!gnuplot_installed()) GTEST_SKIP() << "needs gnuplot (Debian package gnuplot-nox)";
   const TemporaryFolder folder;
-  const Environment temporary("TMPDIR", folder.path());
+  const Environment temporary("TMPDIR", folder.path().string());
   Plot hostile = frontier();
-  hostile.title = "it's `touch " + folder.path() + "/ran` \"{x}\"_y\\";
+  hostile.title = "it's `touch " + folder.path().string() + "/ran` \"{x}\"_y\\";
   const Rendered svg = render(hostile, "svg");
   EXPECT_EQ(svg.error, "");
   EXPECT_NE(svg.bytes.find("<svg"), std::string::npos);
@@ -303,13 +290,13 @@ TEST(Plot, DrawsSvgAndPng) {
 
 TEST(Plot, MissingOrFailingGnuplotIsAnError) {
   const TemporaryFolder folder, programs;
-  const Environment temporary("TMPDIR", folder.path());
-  const Environment path("PATH", programs.path());
+  const Environment temporary("TMPDIR", folder.path().string());
+  const Environment path("PATH", programs.path().string());
   const Rendered missing = render(frontier(), "svg");
   EXPECT_EQ(missing.bytes, "");
   EXPECT_EQ(missing.error, "gnuplot was not found in PATH; install the Debian package gnuplot-nox");
 
-  const std::string fake = programs.path() + "/gnuplot";
+  const std::string fake = programs.path().string() + "/gnuplot";
   std::ofstream(fake) << "#!/bin/sh\necho broken font >&2\nexit 3\n";
   std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
   EXPECT_EQ(render(step(), "svg").error, "gnuplot failed: broken font\n");

@@ -16,6 +16,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/output_folder.hpp"
 #include "sim/base/error.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -25,13 +26,7 @@ using ::testing::HasSubstr;
 
 class ReadOnly : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "shardline_read_only.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    chmod(name.c_str(), 0777);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { chmod(folder_.c_str(), 0777); }
   // What `write` is refused with, by a user who is not root, to whom nothing is read-only.
   std::string refusal(const std::function<void()>& write) const {
     int ends[2];
@@ -67,7 +62,8 @@ class ReadOnly : public ::testing::Test {
     std::ifstream in(folder_ / name);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  fs::path folder_;
+  const TemporaryFolder own_;
+  const fs::path folder_ = own_.path();
 };
 
 TEST_F(ReadOnly, AFileIsNotReplaced) {

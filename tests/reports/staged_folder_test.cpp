@@ -16,6 +16,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/output_folder.hpp"
 #include "sim/base/error.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -26,12 +27,6 @@ using ::testing::HasSubstr;
 
 class StagedFolderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "shardline_staged.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = fs::canonical(name);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   fs::path out() const { return folder_ / "out"; }
   // All that is in the folder of the test, hidden names too.
   std::vector<std::string> all() const {
@@ -50,7 +45,8 @@ class StagedFolderTest : public ::testing::Test {
     std::ifstream in(file);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  fs::path folder_;
+  const TemporaryFolder own_;
+  const fs::path folder_ = own_.path();
 };
 
 template <class F>

@@ -16,6 +16,7 @@
 #include "planner/studies/thresholds.hpp"
 #include "reports/threshold_tables.hpp"
 #include "sim/base/reader.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -124,18 +125,6 @@ std::vector<Request> requests() {
   return out;
 }
 
-/// A folder that goes away.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "shardline_header_XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path); }
-};
-
 int shell(const std::string& command) { return std::system(command.c_str()); }
 
 void put(const fs::path& file, const std::string& text) { std::ofstream(file) << text; }
@@ -147,11 +136,11 @@ std::string get(const fs::path& file) {
 }
 
 /// Empty if it compiles, else the compiler's words.
-std::string compile(const Folder& folder, const std::string& compiler, const std::string& source,
+std::string compile(const TemporaryFolder& folder, const std::string& compiler, const std::string& source,
                     const std::string& more) {
-  put(folder.path / "main.cpp", source);
-  const std::string log = (folder.path / "log").string();
-  const int rc = shell("cd '" + folder.path.string() + "' && " + compiler +
+  put(folder.path() / "main.cpp", source);
+  const std::string log = (folder.path() / "log").string();
+  const int rc = shell("cd '" + folder.path().string() + "' && " + compiler +
                        " -std=c++17 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion "
                        "-Wold-style-cast -Werror " +
                        more + " main.cpp > '" + log + "' 2>&1");
@@ -206,20 +195,20 @@ std::string chosen(const Made& made, const Request& r) {
 TEST(ThresholdHeader, DecidesAsThePlanner) {
   if (compilers().empty()) GTEST_SKIP() << "no C++ compiler found";
   const Made made = make();
-  const Folder folder;
-  put(folder.path / "thresholds.hpp", threshold_header(made.rules));
-  put(folder.path / "second.hpp", "#include \"thresholds.hpp\"\n");
+  const TemporaryFolder folder;
+  put(folder.path() / "thresholds.hpp", threshold_header(made.rules));
+  put(folder.path() / "second.hpp", "#include \"thresholds.hpp\"\n");
   const std::vector<Request> all = requests();
   std::string input;
   for (const Request& r : all)
     input += std::to_string(r.cp) + " " + std::to_string(r.fresh) + " " + std::to_string(r.cached) + "\n";
-  put(folder.path / "in", input);
+  put(folder.path() / "in", input);
 
   for (const std::string& compiler : compilers()) {
     SCOPED_TRACE(compiler);
     ASSERT_EQ(compile(folder, compiler, kMain, "-O1 -o run"), "");
-    ASSERT_EQ(shell("cd '" + folder.path.string() + "' && ./run < in > out"), 0);
-    std::istringstream out(get(folder.path / "out"));
+    ASSERT_EQ(shell("cd '" + folder.path().string() + "' && ./run < in > out"), 0);
+    std::istringstream out(get(folder.path() / "out"));
     std::string line;
     std::array<int, 6> pass_kv{};
     for (const Request& r : all) {
@@ -244,8 +233,8 @@ TEST(ThresholdHeader, DecidesAsThePlanner) {
 TEST(ThresholdHeader, IsUsableInConstantExpressions) {
   if (compilers().empty()) GTEST_SKIP() << "no C++ compiler found";
   const Made made = make();
-  const Folder folder;
-  put(folder.path / "thresholds.hpp", threshold_header(made.rules));
+  const TemporaryFolder folder;
+  put(folder.path() / "thresholds.hpp", threshold_header(made.rules));
   const std::vector<Request> all = requests();
   const auto program = [&](bool right) {
     std::string text = "#include \"thresholds.hpp\"\nusing namespace shardline_thresholds;\n";
@@ -272,8 +261,8 @@ TEST(ThresholdHeader, HasNoRuleInContextAndNoCrossingsWithoutThem) {
   Made made = make();
   for (ThresholdRing& r : made.rules.rings) r.crossing = {}, r.in_context = {};
   made.rules.provenance.context = "";
-  const Folder folder;
-  put(folder.path / "thresholds.hpp", threshold_header(made.rules));
+  const TemporaryFolder folder;
+  put(folder.path() / "thresholds.hpp", threshold_header(made.rules));
   const auto error = [&](const std::string& use) {
     return compile(folder, compilers().front(),
                    "#include \"thresholds.hpp\"\nusing namespace shardline_thresholds;\n" + use, "-c");

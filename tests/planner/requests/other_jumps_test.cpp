@@ -11,6 +11,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 #include "tests/planner/requests/random_play.hpp"
+#include "tests/planner/requests/random_sglang.hpp"
 
 namespace shardline {
 namespace {
@@ -26,29 +27,13 @@ struct Sums {
   }
 };
 
-SglangKnobs sglang_knobs(RandomStream& random) {
-  SglangKnobs k;
-  k.disable_overlap_schedule = random.below(2) == 0;
-  k.enable_mixed_chunk = random.below(4) == 0;
-  k.disable_radix_cache = random.below(4) == 0;
-  k.chunked_prefill_size = random.below(4) == 0 ? 0 : 64U << random.below(6);
-  k.max_prefill_tokens = 1024U << random.below(3);
-  k.max_running_requests = 1U << random.below(6);
-  k.page_size = 1U << (2 * random.below(4));
-  k.context_length = 2100;
-  k.max_total_tokens = 2304 + 64 * static_cast<std::uint32_t>(random.below(50));
-  k.schedule_conservativeness = random.below(2) == 0 ? 1 : 0.1;
-  k.clip_max_new_tokens_estimation = random.below(3) == 0 ? 4 : 4096;
-  return k;
-}
-
 TEST(SglangJumps, R8JumpsAreSteps) {
   Sums sums;
   const BentStepTimes times;
   for (std::uint64_t seed = 0; seed < 1000 && !::testing::Test::HasFatalFailure(); ++seed) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "sglang");
-    const SglangKnobs knobs = sglang_knobs(random);
+    const SglangKnobs knobs = random_sglang(random);
     const auto requests = random_requests(random, seed % 2 == 0 ? 200 : 1900);
     SglangScheduler jumping(knobs), stepping(knobs);
     std::string failed, failed_too;

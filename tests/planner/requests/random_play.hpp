@@ -97,4 +97,14 @@ inline void expect_same(const Played& a, const Played& b) {
   }
 }
 
+// All that was served is the same: in which step each request is done, and what was held over time.
+inline void expect_equal(const Played& a, const Played& b) {
+  expect_same(a, b);
+  EXPECT_NEAR(a.served.held, b.served.held, 1e-12 * b.served.held);
+  EXPECT_NEAR(a.served.running, b.served.running, 1e-12 * b.served.running);
+  EXPECT_EQ(a.served.end, b.served.end);
+  EXPECT_EQ(a.served.itl.count(), b.served.itl.count());
+  EXPECT_NEAR(a.served.itl.mean(), b.served.itl.mean(), 1e-12);
+}
+
 }  // namespace shardline

@@ -142,12 +142,8 @@ TEST(VllmDrafts, R16EqualTheEnginesOwnLoops) {
     PlainVllmDrafts plain(knobs, drafts);
     const Played a = play(requests, fast, times, random.below(2) == 0),
                  b = play(requests, plain, times, false);
-    expect_same(a, b);
+    expect_equal(a, b);
     EXPECT_EQ(a.served.most_held, b.served.most_held);
-    EXPECT_NEAR(a.served.held, b.served.held, 1e-12 * b.served.held);
-    EXPECT_NEAR(a.served.running, b.served.running, 1e-12 * b.served.running);
-    EXPECT_EQ(a.served.end, b.served.end);
-    EXPECT_NEAR(a.served.itl.mean(), b.served.itl.mean(), 1e-12);
     EXPECT_EQ(fast.pool().available(), knobs.num_gpu_blocks);
     EXPECT_EQ(fast.pool().filled(), plain.pool().filled());
     preemptions += b.served.preemptions;

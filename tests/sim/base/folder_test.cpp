@@ -2,10 +2,11 @@
 #include "sim/base/folder.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <fstream>
 #include <string>
+
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -14,17 +15,12 @@ namespace fs = std::filesystem;
 
 class FolderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "shardline_folder.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   void put(const char* name) const {
     fs::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << "x";
   }
-  fs::path folder_;
+  const TemporaryFolder own_;
+  const fs::path folder_ = own_.path();
 };
 
 TEST_F(FolderTest, EntriesAreSorted) {

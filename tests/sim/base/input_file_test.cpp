@@ -17,6 +17,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/line_reader.hpp"
 #include "sim/base/read_text.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
@@ -25,13 +26,7 @@ namespace fs = std::filesystem;
 
 class InputFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "shardline_pipe.XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    ASSERT_EQ(mkfifo(pipe().c_str(), 0600), 0);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { ASSERT_EQ(mkfifo(pipe().c_str(), 0600), 0); }
   fs::path pipe() const { return folder_ / "pipe"; }
   // Writes the parts, each a little later than the reader could have it.
   std::thread writer(std::vector<std::string> parts) const {
@@ -47,7 +42,8 @@ class InputFileTest : public ::testing::Test {
       close(descriptor);
     });
   }
-  fs::path folder_;
+  const TemporaryFolder own_;
+  const fs::path folder_ = own_.path();
 };
 
 // Stops at the tenth question; whoever asks seldom has the test run out of time.
