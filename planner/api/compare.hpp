@@ -88,6 +88,7 @@ struct CompareResult {
   std::string command;
   std::string scenario;
   CompareQuestion question;
+  std::optional<bool> met;
   Setting setting;
   std::vector<ComparedPlan> plans;
   std::vector<ComparedRow> rows;
@@ -109,6 +110,9 @@ struct Fields<CompareResult> {
     field("command", &T::command, "that gives the same, quoted for the shell; empty: the library was asked");
     field("scenario", &T::scenario, "its name");
     field("question", &T::question, "what was asked");
+    field("met", &T::met,
+          "whether the first plan, taken of the answer to the question of a line, meets its targets; null: "
+          "plans were named");
     field("setting", &T::setting, "what all numbers are of");
     field("plans", &T::plans, "both, in the order of the question");
     field("rows", &T::rows, "side by side; where one does not fit, memory alone");

@@ -178,6 +178,7 @@ struct ExplainResult {
   std::string command;
   std::string scenario;
   ExplainQuestion question;
+  std::optional<bool> met;
   Setting setting;
   std::string plan;
   bool fits = false;
@@ -205,6 +206,9 @@ struct Fields<ExplainResult> {
     field("command", &T::command, "that gives the same, quoted for the shell; empty: the library was asked");
     field("scenario", &T::scenario, "its name");
     field("question", &T::question, "what was asked");
+    field("met", &T::met,
+          "whether the plan, taken of the answer to the question of a line, meets its targets; null: it was "
+          "named");
     field("setting", &T::setting, "what all numbers are of");
     field("plan", &T::plan, "its text");
     field("fits", &T::fits, "whether it fits memory; else what comes after `misfit` is null or empty");

@@ -109,8 +109,11 @@ void print_verdict(const PlanComparison& c) {
                                   : "They are not told apart, as prices may be off.");
 }
 
-void print(const Study& study, const PlanComparison& c, const std::vector<long long>& copies) {
+void print(const AskedStudy& asked, const PlanComparison& c) {
+  const Study& study = asked.study;
+  const std::vector<long long>& copies = asked.copies;
   print_lines(study.title);
+  if (!asked.miss.empty()) print_lines(asked.miss);
   fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), text_width()));
   print_plan(study, "A", c.first, c.first_times);
   if (const std::string share = share_text(copies[0], c.first.plan.gpus()); !share.empty())
@@ -161,12 +164,13 @@ int run(const CompareOptions& o, const Provenance& made_by) {
     result.scenario = asked.name;
     result.question = {asked.scenario_text.empty() ? o.scenario : "", asked.scenario_text, o.model,
                        asked.plans};
+    result.met = asked.met;
     made_by.document->set(api::to_json(result));
   }
   print_warnings(c.first.unread);
   print_warnings(c.first.narrow);
   print_warnings(c.second.narrow);
-  print(study, c, asked.copies);
+  print(asked, c);
   return c.both() ? 0 : 3;
 }
 

@@ -186,11 +186,13 @@ void print_purchases(const Study& study, const Explanation& e, const std::string
                               : ""));
 }
 
-void print(const Study& study, const Explanation& e, long long copies) {
+void print(const AskedStudy& asked, const Explanation& e) {
+  const Study& study = asked.study;
   const std::string time = time_name(study, e.times);
   print_lines(0, study.title);
   fmt::print("{}\n", to_string(e.simulated.plan));
-  if (const std::string share = share_text(copies, e.simulated.plan.gpus()); !share.empty())
+  if (!asked.miss.empty()) print_lines(2, asked.miss);
+  if (const std::string share = share_text(asked.copies[0], e.simulated.plan.gpus()); !share.empty())
     print_lines(2, share);
   fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), text_width()));
   if (e.simulated.refusal) print_lines(2, refusal_text(study.study, *e.simulated.refusal));
@@ -240,6 +242,7 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
     result.scenario = asked.name;
     result.question = {asked.scenario_text.empty() ? o.scenario : "", asked.scenario_text, o.model,
                        asked.plans[0]};
+    result.met = asked.met;
     made_by.document->set(api::to_json(result));
   }
   if (e.simulated.misfit) {
@@ -248,7 +251,7 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
   }
   print_warnings(e.simulated.unread);
   print_warnings(e.simulated.narrow);
-  print(study, e, asked.copies[0]);
+  print(asked, e);
   return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "planner/api/convert_plan.hpp"
 #include "planner/cli/advice.hpp"
+#include "planner/cli/plan_miss.hpp"
 #include "planner/cli/plan_notes.hpp"
 #include "planner/scenario/asked_amounts.hpp"
 #include "planner/studies/plan_load.hpp"
@@ -53,16 +54,32 @@ std::vector<const PlannedPoint*> best_of(const PlanAnswer& a, std::size_t wanted
   return out;
 }
 
+// Empty: all of these meet what is asked, or nothing is.
+std::string miss_of_best(const PlanAnswer& a, const std::vector<const PlannedPoint*>& best) {
+  if (!a.met) return best.empty() ? "" : miss_text(a);
+  const bool all = std::all_of(best.begin(), best.end(), [](const PlannedPoint* p) { return p->meets; });
+  if (all) return "";
+  const std::string target = target_text(a.question);
+  if (!(a.question.rate > 0)) return fmt::format("A meets {}; B misses it", target);
+  const std::string within = target.empty() ? "" : " within " + target;
+  return fmt::format("A carries {}{}; B does not", shardline::rate_text(a.question.rate), within);
+}
+
 AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
                          std::vector<std::string> plans, std::size_t wanted, const std::string& costs,
                          const EngineOptions& engine) {
   const PlanAnswer a = answer_of(model, line, costs, engine, plans.empty());
   std::vector<long long> copies(plans.size(), 1);
+  std::optional<bool> met;
+  std::string miss;
   if (plans.empty()) {
-    for (const PlannedPoint* p : best_of(a, wanted)) {
+    const std::vector<const PlannedPoint*> best = best_of(a, wanted);
+    for (const PlannedPoint* p : best) {
       plans.push_back(to_string(p->point.asked()));
       copies.push_back(p->copies);
     }
+    met = a.met;
+    miss = miss_of_best(a, best);
   }
   if (plans.size() < wanted)
     throw UserError({Diagnostic{{},
@@ -73,7 +90,7 @@ AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
     const Overrides others{{}, "", false, false, settings};
     return parse_scenario(kLine, text, shipped_catalogs(), others).studies.front();
   };
-  return {"plan", a.scenario, a.study, std::move(plans), std::move(copies), with};
+  return {"plan", a.scenario, a.study, std::move(plans), std::move(copies), met, std::move(miss), with};
 }
 
 }  // namespace
@@ -177,12 +194,8 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
   const Scenario scenario = scenario_named(named, overrides_of(costs, engine));
   const Study& study = study_of(scenario, model);
   std::vector<long long> copies(plans.size(), 1);
-  return {scenario.name,
-          "",
-          study,
-          std::move(plans),
-          std::move(copies),
-          study_with_settings(named, costs, engine, study.study.model.name)};
+  return {scenario.name,     "", study, std::move(plans),
+          std::move(copies), {}, "",    study_with_settings(named, costs, engine, study.study.model.name)};
 }
 
 std::size_t text_width() {

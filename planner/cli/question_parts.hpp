@@ -35,6 +35,8 @@ struct AskedStudy {
   Study study;
   std::vector<std::string> plans;  // that were named, else the best of the line's answer
   std::vector<long long> copies;   // of each of these that the answer starts; 1 of those that were named
+  std::optional<bool> met;  // of a line of which no plan was named: whether the first of these meets it
+  std::string miss;         // a sentence, where one of these was taken although it misses the target
   std::function<Study(const std::vector<std::string>&)> with;  // the same question with other settings
 };
 /// `wanted` plans, all named or, of a line, none. Throws UserError; also where a line has not so many.

@@ -134,6 +134,18 @@ def test_questions_of_a_line_are_those_of_the_program(program, ask, users):
     assert (best.waiting > 0) == (users == 400)
 
 
+@pytest.mark.parametrize("ask", [shardline.explain, shardline.compare], ids=["explain", "compare"])
+def test_questions_of_a_line_say_whether_they_are_met(program, ask):
+    for ttl, met in (("1 ms", False), ("40 ms", True)):
+        asked = dict(users=4, engine="vllm", ttl=ttl)
+        theirs = program.document(ask.__name__, *ON_TWO_GPUS, "--users", "4", "--engine", "vllm", "--ttl", ttl)
+        ours = ask("llama-3.1-8b", **SMALL, **asked)
+        assert (theirs["met"], ours.met) == (met, met)
+        assert ask(shardline.plan("llama-3.1-8b", **SMALL, **asked)).met is met
+    named = [p.point.plan for p in shardline.plan("llama-3.1-8b", **SMALL, **asked).plans[:2]]
+    assert ask("llama-3.1-8b", **SMALL, **asked, plan=named[0] if ask is shardline.explain else named).met is None
+
+
 def test_questions_of_a_line_say_what_they_lack(folder):
     answer = shardline.plan("llama-3.1-8b", **SMALL)
     none = shardline.plan("llama-3.1-405b", system="h100-hgx", gpus=1, input="8K", output=512)

@@ -30,6 +30,7 @@ are integers, or texts in which K, M and G are powers of two: ``32768``, ``"32K"
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Union
 
@@ -327,13 +328,14 @@ _RUN = ("engine", "costs", "any_gpus", "any_context", "set", "memory", "progress
 
 
 class _Asked(NamedTuple):
-    """The scenario of ``explain`` or ``compare``, what is set beside it, and plans of it."""
+    """The scenario of ``explain`` or ``compare``, what is set beside it, plans of it, and whether the first meets a line."""
 
     scenario: Path
     scenario_text: str
     model: str
     set: Sequence[str]
     plans: Sequence[str]
+    met: Optional[bool]
 
 
 def _asked(call: Dict[str, Any], plans: Sequence[str], wanted: int) -> _Asked:
@@ -342,11 +344,15 @@ def _asked(call: Dict[str, Any], plans: Sequence[str], wanted: int) -> _Asked:
     if answer is None:
         if not plans:
             raise BadInput("plan is required with a scenario, or a question of one line: model, system and input")
-        return _Asked(call["scenario"], call["scenario_text"], call["model"], call["set"], plans)
+        return _Asked(call["scenario"], call["scenario_text"], call["model"], call["set"], plans, None)
     beside = _line.settings_beside(answer.scenario_text)  # of a line the text has the others
     if answer is call["scenario"]:
         beside += _given.texts("set", call["set"], "of KEY=VALUE")
-    return _Asked("", answer.scenario_text, "", beside, _line.chosen(answer, plans, wanted))
+    if plans:
+        return _Asked("", answer.scenario_text, "", beside, plans, None)
+    best = _line.best_of(answer, wanted)
+    texts = [_line.asked(planned.point) for planned in best]
+    return _Asked("", answer.scenario_text, "", beside, texts, answer.met)
 
 
 def _answer_of_line(call: Dict[str, Any]) -> Optional[PlanResult]:
@@ -422,7 +428,7 @@ def explain(
         model=_given.text("model", asked.model),
         plan=_given.text("plan", asked.plans[0]),
     )
-    return _shardline.explain(
+    result = _shardline.explain(
         question,
         **_given.run_options(
             engine=engine,
@@ -435,6 +441,7 @@ def explain(
             cancelled=cancelled,
         ),
     )
+    return dataclasses.replace(result, met=asked.met)
 
 
 @_given.known_names
@@ -667,7 +674,7 @@ def compare(
         model=_given.text("model", asked.model),
         plans=tuple(asked.plans),
     )
-    return _shardline.compare(
+    result = _shardline.compare(
         question,
         **_given.run_options(
             engine=engine,
@@ -680,6 +687,7 @@ def compare(
             cancelled=cancelled,
         ),
     )
+    return dataclasses.replace(result, met=asked.met)
 
 
 @_given.known_names

@@ -9,7 +9,7 @@ from typing import List, Sequence, Tuple
 
 from . import _shardline
 from ._errors import BadInput
-from ._results import PlanPoint, PlanResult
+from ._results import PlannedPlan, PlanPoint, PlanResult
 
 _BESIDE = re.compile(r"(?m)^# Not in it, to be given to commands that read it:(.*)$")
 
@@ -29,14 +29,14 @@ def asked(point: PlanPoint) -> str:
     return re.sub(r"\bbatch=\d+", f"batch={point.batch * point.requests // run}", point.plan)
 
 
-def best_of(answer: PlanResult, wanted: int) -> Tuple[str, ...]:
+def best_of(answer: PlanResult, wanted: int) -> Tuple[PlannedPlan, ...]:
     """The first plan, and of several others that shard in another way; other batches only where there is no such."""
-    first: List[str] = []
-    rest: List[str] = []
+    first: List[PlannedPlan] = []
+    rest: List[PlannedPlan] = []
     seen = set()
     for planned in answer.plans:
         sharding = _shardline.sharding(planned.point.plan)
-        (rest if sharding in seen else first).append(asked(planned.point))
+        (rest if sharding in seen else first).append(planned)
         seen.add(sharding)
     found = (first + rest)[:wanted]
     if len(found) < wanted:
@@ -45,8 +45,3 @@ def best_of(answer: PlanResult, wanted: int) -> Tuple[str, ...]:
             f"{'one is' if wanted == 1 else 'two are'} wanted\nplan(), with the same arguments, says why and what is nearest"
         )
     return tuple(found)
-
-
-def chosen(answer: PlanResult, plans: Sequence[str], wanted: int) -> Tuple[str, ...]:
-    """Those that are named, else the best."""
-    return tuple(plans) or best_of(answer, wanted)
