@@ -165,9 +165,22 @@ std::string tables_html(const Page& page) {
   return out;
 }
 
+// Without a chart, filters and a table of plans, which would be empty, and without scripts.
+std::string tables_alone(const Page& page) {
+  return filled(page_file("tables.html"), [&](std::string_view name) -> std::string {
+    if (name == "title") return escaped(page.title);
+    if (name == "style") return std::string(page_file("page.css"));
+    if (name == "header") return header(page);
+    if (name == "tables") return tables_html(page);
+    SL_CHECK(false, "tables.html has no other names");
+    return "";
+  });
+}
+
 }  // namespace
 
 std::string page_html(const Page& page, const std::vector<std::filesystem::path>& vega) {
+  if (page.points.empty()) return tables_alone(page);
   const auto scripts = page_parts::vega_scripts(vega);
   return filled(page_file("page.html"), [&](std::string_view name) -> std::string {
     if (name == "title") return escaped(page.title);

@@ -95,7 +95,8 @@ struct Page {
 std::vector<std::filesystem::path> vega_files();
 
 /// The page as HTML with Vega's modules inlined. When one of `vega` cannot be read, or there is none, the
-/// page keeps all but its chart, and says which Debian package that needs.
+/// page keeps all but its chart, and says which Debian package that needs. Without plans it has its tables
+/// alone.
 std::string page_html(const Page& page, const std::vector<std::filesystem::path>& vega);
 std::string page_html(const Page& page);
 

@@ -285,6 +285,7 @@ void write_pools(const Study& study, const SweepAnswer& answer, const SweepQuest
   std::vector<NamedPlan> pairs;
   add_pools(study, answer, pairs);
   const std::string launches = write_launches(files, study, pairs);
+  files.write("frontier.html", page_html(sweep_page(study, answer, asked, o, made_by)));
   files.write("run.json", run_json(study, asked, answer, o, made_by, files.names()));
   print_notes("{}{}\n", files.publish(), launches);
 }

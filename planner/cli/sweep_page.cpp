@@ -289,8 +289,14 @@ Page sweep_page(const Study& study, const SweepAnswer& answer, const SweepQuesti
   page.version = made_by.version;
   page.costs = costs_text(study.study.system);
   const SearchCounts& counts = answer.found.counts;
-  page.summary = fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.",
-                             count(counts.configurations), count(counts.configurations - counts.infeasible));
+  page.summary =
+      answer.any()
+          ? fmt::format("{} configurations, {} feasible. Each strategy's own Pareto frontier.",
+                        count(counts.configurations), count(counts.configurations - counts.infeasible))
+          : fmt::format(
+                "None of {} configurations serves prompts and answers on the same GPUs{}: pairs of "
+                "pools do.",
+                count(counts.configurations), asked.least_users > 0 ? " for so many users" : "");
   page.interval_note = in_a_line(interval_note(study));
   page.bands = has_intervals(study);
   std::vector<Column> columns = prefill ? prefill_columns(study) : decode_columns(study);
@@ -304,7 +310,7 @@ Page sweep_page(const Study& study, const SweepAnswer& answer, const SweepQuesti
   for (const Column& c : columns) page.columns.push_back(c.head);
   add_targets(study, answer, asked, page);
   add_limits(page);
-  add_points(study, answer, o, columns, page);
+  if (answer.any()) add_points(study, answer, o, columns, page);
   page.tables = pool_tables(study, answer);
   return page;
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Pages of sweeps in headless Chromium: page_browser.js says what is checked. Pages have a target, engines, prefills,
-# served loops, approximate strategies. A page whose frontier was spoilt must fail first.
+# served loops, approximate strategies, pools alone. A page whose frontier was spoilt must fail first.
 # Usage: page_browser.sh SHARDLINE. Exit code 77 (skipped) without Chromium or Node.js.
 set -euo pipefail
 shardline=$1
@@ -18,6 +18,10 @@ sweep all "$here/../golden/small.yaml" --all
 sweep prefill "$here/../golden/prefill.yaml" --ttft "2 s"
 sweep served "$here/../golden/served.yaml" --ttl "20 ms"
 sweep approximate "$work/mixed.yaml"
+sed 's/^models: .*/models: [deepseek-r1]/; s/^system: .*/system: gb200-nvl72/; s/^engine: .*/engine: trtllm/; /^precision/d
+  s/^strategies: .*/strategies: [helix, tensor]/; s/^gpus: .*/gpus: [16]/; s/^batch: .*/batch: [512]/' \
+  "$here/../golden/served.yaml" > "$work/apart.yaml"
+sweep apart "$work/apart.yaml" --users 3000  # whom pairs of pools serve alone
 
 check() { timeout 240 node "$here/page_browser.js" "$chromium" "$@"; }
 page=$work/decode/llama-3.1-405b/frontier.html
@@ -27,4 +31,4 @@ cmp -s "$page" "$work/spoilt/page.html" && { echo "self-test: nothing was spoilt
 if check "$work/spoilt/page.html" > "$work/spoilt.txt"; then echo "self-test: a wrong frontier was not found"; exit 1; fi
 grep -q 'the table is the frontier' "$work/spoilt.txt" || { cat "$work/spoilt.txt"; exit 1; }
 
-check "$work"/{decode/deepseek-r1,all/llama-3.1-405b,prefill/*,served/*,approximate/*}/frontier.html
+check "$work"/{decode/deepseek-r1,all/llama-3.1-405b,prefill/*,served/*,approximate/*,apart/*}/frontier.html
