@@ -104,6 +104,16 @@ std::optional<CaseComplaint> cache_type(const Case& c) {
                                      "bits alone",
                                      c.model.name, c.system.device.name),
                          "bf16"};
+  // Of MLA's kernels Triton's alone run before Hopper, and FP8 as PyTorch has it (fp8e4nv) has no
+  // instructions before compute capability 8.9: versions before the guard end in Triton's compiler.
+  // Sparse attention has no kernels there at all, which is another rule.
+  if (has_latents(c.model) && !has_sparse(c.model) && kernel_type(c.precision.kv) == Dtype::fp8 &&
+      architecture_of(c.system.device) == Architecture::ampere)
+    return CaseComplaint{"precision.kv",
+                         fmt::format("{} has MLA, which {} reads by Triton's kernels, from caches in 16 bits "
+                                     "alone",
+                                     c.model.name, c.system.device.name),
+                         "bf16"};
   if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
   if (has_latents(c.model))
     return CaseComplaint{"precision.kv", c.model.name + " has MLA, whose cache it does not keep in fp4",
@@ -154,12 +164,12 @@ constexpr CaseRule kCases[]{
      "CutlassInt8ScaledMMLinearKernel.is_supported, takes for every CUDA device, near v0.24.0",
      int8_device},
     {"kv_type",
-     "caches are in 16 bits or FP8, of attention with sinks in FP8 from compute capability 8.9 on; in NVFP4 "
-     "on "
-     "Blackwell, not under MLA",
+     "caches are in 16 bits or FP8, of MLA and of attention with sinks in FP8 from compute capability 8.9 "
+     "on; "
+     "in NVFP4 on Blackwell, not under MLA",
      "vllm-project/vllm vllm/v1/attention/backends/flashinfer.py:651-658, "
      "vllm/config/vllm.py:2160@ee0da84ab9; triton_attn.py, TritonAttentionImpl.__init__, pull request 43914; "
-     "of "
+     "mla/triton_mla.py, TritonMLAImpl.__init__, of later versions, and issue 26431 (fp8e4nv on SM86); of "
      "sinks docs/design/attention_backends.md@001394336840",
      cache_type},
     {"index_device", "sparse attention under MLA and of DeepSeek-V4 has backends from Hopper on",
