@@ -160,6 +160,10 @@ std::optional<CaseComplaint> compressed_cache(const Case& c);
 /// choice of an earlier one.
 bool has_sparse_latents(const Model& m);
 bool shares_index(const Model& m);
+/// A stage begins on such a layer, of vLLM: each rank keeps the choices of its own layers and hands on hidden
+/// states alone. Layers that are left over are in the stages before the last one (vllm/distributed/utils.py,
+/// get_pp_indices).
+Complaint index_stages(const Case& c, const Plan& p);
 /// That, or compressed attention, before Hopper, from which on engines have kernels for them.
 std::optional<CaseComplaint> index_device(const Case& c);
 

@@ -283,6 +283,11 @@ constexpr LaunchRule kPlans[]{
        const EngineLayout e = layout(c, p);
        return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa}, in_int4_of_fp8);
      }},
+    {"index_stages", "no stage begins on a layer that takes the choice of an index in an earlier stage",
+     "vllm-project/vllm vllm/model_executor/models/deepseek_v2.py, DeepseekV2Model (topk_indices_buffer, "
+     "make_empty_intermediate_tensors)@002d6073aa03; vllm/distributed/utils.py, get_pp_indices; issue 50853, "
+     "C3",
+     index_stages},
     {"dcp_heads",
      "DCP divides TP and, without MLA, lies inside the copies of a KV head and divides its queries",
      "vllm-project/vllm vllm/config/parallel.py:503-507, vllm/config/model.py:1185-1207@ee0da84ab9",

@@ -310,8 +310,9 @@ TEST(EverydayMistakes, PlansAsEnginesSayThem) {
       if (at == std::string::npos) continue;
       std::string proposed = all.substr(at + std::string(before).size());
       proposed = proposed.substr(0, proposed.find_first_of(" ?"));
-      if (proposed.find(':') != std::string::npos)
+      if (proposed.find(':') != std::string::npos) {
         EXPECT_EQ(said_of(proposed.c_str()), "accepted") << proposed;
+      }
     }
   }
 }

@@ -64,6 +64,9 @@ const std::vector<RuleCase> kVllm{
      {kV4, kA100, "tensor:tpa=8,ep=8", cached_in_fp8},
      {kV4, kH100, "tensor:tpa=8,ep=8", cached_in_fp8}},
     {"index_device", {kV32, kA100, "tensor:tpa=8,ep=8"}, {kV32, kH100, "tensor:tpa=8,ep=8"}},
+    {"index_stages",  // layer 39 of 78 takes the choice of 38; two layers more in front, and 40 makes its own
+     {kGlm, kGb, "pipeline:pp=2,tpa=8,ep=8"},
+     {kGlm, kGb, "pipeline:pp=2,tpa=8,ep=8", [](Case& c) { c.model.runs.front().count += 2; }}},
     {"strategy", {kL405, kGb, "helix:kvp=2,tpa=8,tpf=16"}, {kL405, kGb, "dcp:tpa=16,tpf=16,dcp=2"}},
     {"strategy",
      {kL70, kH100, "allgather_kv:cp=2,tpa=8,tpf=8", prefills},

@@ -47,7 +47,7 @@ inline constexpr const char *kR1 = "deepseek-r1", *kL70 = "llama-3.1-70b", *kL40
                             *kOss = "gpt-oss-120b", *kV32 = "deepseek-v3.2", *kV4 = "deepseek-v4-pro",
                             *kM3 = "minimax-m3", *kMimo = "mimo-v2-flash", *kQwen35 = "qwen3.5-397b-a17b",
                             *kNemotron = "nemotron-3-super-120b-a12b", *kGb = "gb200-nvl72",
-                            *kH100 = "h100-hgx", *kA100 = "a100-sxm";
+                            *kH100 = "h100-hgx", *kA100 = "a100-sxm", *kGlm = "glm-5.2";
 
 inline void in_blocks(Case& c) { c.precision.weights = Dtype::fp8_block; }
 inline void cached_in_fp8(Case& c) { c.precision.kv = Dtype::fp8; }
