@@ -2,10 +2,18 @@
 #include <algorithm>
 
 #include "hardware/timing/unfolder.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
 namespace {
+
+// Millions of chunks of a prompt are millions of ops, which take seconds: the few bits are cheaper to look at
+// than a counter to keep.
+void ask_at(std::size_t op) {
+  constexpr std::size_t kEvery = 1U << 12;
+  if (op % kEvery == kEvery - 1) check_cancelled();
+}
 
 // Longest path through a block without what is on detached lanes: those go on beside the blocks, and are
 // bounded each by itself.
@@ -15,6 +23,7 @@ double longest_path(const Schedule& schedule, const Block& block, int rank, Pass
   ends.assign(block.last - block.first, 0);
   double makespan = 0;
   for (OpIndex i = block.first; i < block.last; ++i) {
+    ask_at(i);
     const Op& op = schedule.ops[i];
     if (is_detached(op.lane) || !takes_part(op, rank)) continue;
     double start = 0;
@@ -51,6 +60,7 @@ PassTime longest_path(const Schedule& schedule, PassScratch& scratch, Time time)
       for (const Block& block : schedule.blocks) {
         double busy = 0;
         for (OpIndex i = block.first; i < block.last; ++i) {
+          ask_at(i);
           if (schedule.ops[i].lane == lane && takes_part(schedule.ops[i], rank)) busy += own(i);
         }
         scratch.makespans.push_back(busy * (1 - 1e-12));
@@ -70,6 +80,7 @@ class ChainBound {
       : s_(schedule), classes_(static_cast<std::size_t>(schedule.classes)), at_(classes_, 0) {
     groups_.resize(s_.ops.size());
     for (OpIndex i = 0; i < s_.ops.size(); ++i) {
+      ask_at(i);
       for (int k = 0; k < s_.classes; ++k) times_.push_back(time(s_.op_of_class(i, k)).value);
     }
     for (const Block& b : s_.blocks) {
@@ -113,6 +124,7 @@ class ChainBound {
     std::vector<double>& after = after_;
     after = at_;
     for (OpIndex i = b.first; i < b.last; ++i) {
+      ask_at(i);
       const Op& op = s_.ops[i];
       if (is_hop(op)) {
         for (const auto& members : groups_[i]) {

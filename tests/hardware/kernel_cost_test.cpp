@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hardware/timing/lowering.hpp"
+#include "sim/base/cancel.hpp"
 #include "tests/hardware/ops.hpp"
 
 namespace shardline {
@@ -297,6 +298,24 @@ TEST(KernelCost, H17OpsThatShareAResourceAreSlowerThanTheBound) {
   const double one = alone(m, s.ops[0]).value;
   EXPECT_NEAR(bound_pass(s, m, scratch).latency.value / one, 1.0, 1e-12);
   EXPECT_NEAR(simulate_pass(s, m, scratch).latency.value / (2 * one), 1.0, 1e-12);  // the lane runs in order
+}
+
+// Prompts of millions of chunks are as many ops, whose bound lasts for seconds.
+TEST(KernelCost, H17BoundsOfManyOpsCanBeStopped) {
+  CostModel m(gb200());
+  PassScratch scratch(m);
+  Schedule s;
+  ScheduleBuilder b(s);
+  b.begin_block("many");
+  for (int i = 0; i < 20'000; ++i)
+    b.exchange("next", Part::exchange, OpKind::all_to_all, {8, 1}, Bytes(64e6));
+  b.run({b.end_block()});
+  b.end_stage();
+  int asked = 0;
+  const CancelQuestion third = [&] { return ++asked == 3; };
+  const CancelScope scope(&third);
+  EXPECT_THROW(bound_pass(s, m, scratch), Cancelled);
+  EXPECT_EQ(asked, 3);
 }
 
 }  // namespace
