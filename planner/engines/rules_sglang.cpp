@@ -202,13 +202,11 @@ constexpr CaseRule kCases[]{
      "python/sglang/srt/layers/quantization/w8a8_int8.py and compressed_tensors call, near v0.5.14",
      int8_device},
     {"kv_type",
-     "caches are in 16 bits or FP8, of MLA and of attention with sinks in FP8 from compute capability 8.9 "
-     "on; "
-     "in FP4 with the attention that is its default on Blackwell, not of sparse attention nor of Nemotron-H",
+     "caches are in 16 bits or FP8, of MLA and of sinks in FP8 from compute capability 8.9 on; in FP4 with "
+     "the attention that is its default on Blackwell, not of sparse attention nor of Nemotron-H",
      "sgl-project/sglang python/sglang/srt: server_args.py:591-601,3426-3429,4407-4446,4727-4800, "
-     "arg_groups/nemotron_h_hook.py:60-61@49e384ce9d; server_args.py, _get_default_attn_backend@e93c60e6ab43 "
-     "and pull request 18882 (Triton's kernels read FP8 as it is stored); triton-lang/triton "
-     "python/triton/language/semantic.py, cast (fp8e4nv)",
+     "arg_groups/nemotron_h_hook.py:60-61@49e384ce9d; _get_default_attn_backend@e93c60e6ab43; pull request "
+     "18882; triton-lang/triton python/triton/language/semantic.py, cast (fp8e4nv)",
      sglang_cache_type},
     {"index_device",
      "the index of sparse attention, of DeepSeek-V4, too, is computed by DeepGEMM, from Hopper on",
