@@ -65,9 +65,12 @@ quick AS=1000 LACKS=cmake; [ "$code" = 0 ] || fail "sudo"
 ran '^sudo env .*apt-get install .* cmake$' "sudo"
 quick AS=1000 SUDO_FAILS=1 LACKS=cmake; [ "$code" = 1 ] || fail "sudo refuses: exit code $code"
 says "quickstart: that failed, see above" "sudo refuses"
+quick AS=1000 SUDO_FAILS=1 LACKS="gnuplot-nox"; [ "$code" = 0 ] || fail "sudo refuses, pictures missing"
+says "left out, as that failed, see above; pictures and the page's chart need them: gnuplot-nox" "sudo refuses"
 quick APT_FAILS=1 LACKS=cmake; [ "$code" = 1 ] || fail "no network: exit code $code"
 says "E: no network" "no network"
 says "install these and start again: cmake" "no network"
+quick APT_FAILS=1 LACKS="gnuplot-nox"; [ "$code" = 0 ] || fail "no network, pictures missing"
 
 tools id cmake ninja ctest
 quick; [ "$code" = 0 ] || fail "no apt"
