@@ -307,21 +307,17 @@ bool shares_index(const Model& m) {
                      [](const Attention& a) { return a.index && a.index->shared; });
 }
 
-Complaint index_stages(const Case& c, const Plan& p) {
-  if (p.pp == 1 || !shares_index(c.model)) return std::nullopt;
-  std::vector<bool> shared;
-  for (const LayerRun& run : c.model.runs) {
-    const auto& index = c.model.attentions[static_cast<std::size_t>(run.attention)].index;
-    shared.insert(shared.end(), static_cast<std::size_t>(run.count), index && index->shared);
-  }
-  const int layers = c.model.layers(), more = layers % p.pp;
-  for (int stage = 1, first = 0; stage < p.pp; ++stage) {
-    first += layers / p.pp + (stage >= p.pp - more ? 1 : 0);
-    if (shared[static_cast<std::size_t>(first)])
-      return fmt::format("stage {} of {} begins on layer {} of {}, which takes an earlier one's choice",
-                         stage + 1, p.pp, first, c.model.name);
-  }
-  return std::nullopt;
+std::optional<CaseComplaint> fp8_under_triton(const Case& c) {
+  if (kernel_type(c.precision.kv) != Dtype::fp8 || architecture_of(c.system.device) != Architecture::ampere)
+    return std::nullopt;
+  const bool sinks = std::any_of(c.model.attentions.begin(), c.model.attentions.end(),
+                                 [](const Attention& a) { return a.sinks && !a.compression; });
+  if (!sinks && (!has_latents(c.model) || has_sparse(c.model))) return std::nullopt;
+  return CaseComplaint{
+      "precision.kv",
+      fmt::format("{} has {}, which {} reads by Triton's kernels, from caches in 16 bits alone", c.model.name,
+                  sinks ? "sinks" : "MLA", c.system.device.name),
+      "bf16"};
 }
 
 std::optional<CaseComplaint> index_device(const Case& c) {

@@ -160,12 +160,13 @@ std::optional<CaseComplaint> compressed_cache(const Case& c);
 /// choice of an earlier one.
 bool has_sparse_latents(const Model& m);
 bool shares_index(const Model& m);
-/// A stage begins on such a layer, of vLLM: each rank keeps the choices of its own layers and hands on hidden
-/// states alone. Layers that are left over are in the stages before the last one (vllm/distributed/utils.py,
-/// get_pp_indices).
-Complaint index_stages(const Case& c, const Plan& p);
 /// That, or compressed attention, before Hopper, from which on engines have kernels for them.
 std::optional<CaseComplaint> index_device(const Case& c);
+/// A cache in FP8 on Ampere of MLA or of attention with sinks, for which vLLM and SGLang have Triton's
+/// kernels alone there. Triton converts FP8 as both store it (e4m3, its fp8e4nv) from compute capability 8.9
+/// on (triton-lang/triton python/triton/language/semantic.py, cast). Sparse attention has no kernels there at
+/// all: index_device().
+std::optional<CaseComplaint> fp8_under_triton(const Case& c);
 
 /// Classes of a model's matrices whose types engines have rules for, and their keys.
 struct KeptModule {

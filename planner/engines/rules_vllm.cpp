@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/engines/draft_rules.hpp"
@@ -73,6 +74,26 @@ Complaint dcp_cache(const Case& c, const Plan& p) {
   return fmt::format("MLA with a cache in {}", to_string(c.precision.kv));
 }
 
+// Each rank keeps the choices of its own layers, and stages hand on hidden states alone: a stage that begins
+// on a layer without an index would read a choice that nobody wrote. Layers that are left over are in the
+// stages before the last one (vllm/distributed/utils.py, get_pp_indices).
+Complaint index_stages(const Case& c, const Plan& p) {
+  if (p.pp == 1 || !shares_index(c.model)) return std::nullopt;
+  std::vector<bool> shared;
+  for (const LayerRun& run : c.model.runs) {
+    const auto& index = c.model.attentions[static_cast<std::size_t>(run.attention)].index;
+    shared.insert(shared.end(), static_cast<std::size_t>(run.count), index && index->shared);
+  }
+  const int layers = c.model.layers(), more = layers % p.pp;
+  for (int stage = 1, first = 0; stage < p.pp; ++stage) {
+    first += layers / p.pp + (stage >= p.pp - more ? 1 : 0);
+    if (shared[static_cast<std::size_t>(first)])
+      return fmt::format("stage {} of {} begins on layer {} of {}, which takes an earlier one's choice",
+                         stage + 1, p.pp, first, c.model.name);
+  }
+  return std::nullopt;
+}
+
 // Of launch files, which name no --block-size: CUTLASS's MLA on Blackwell has blocks of 128 tokens, the
 // default of others, 16, is a size that they have.
 Complaint dcp_interleave(const Case& c, const Plan& p) {
@@ -93,27 +114,8 @@ Complaint dcp_queries(const Case&, const Plan& p) {
 // kv_cache_dtype is nvfp4).
 std::optional<CaseComplaint> cache_type(const Case& c) {
   if (auto out = fp32_cache(c)) return out;
-  // Before Hopper FlashAttention 2 and FlashInfer have no sinks: Triton's kernels are left. Those of
-  // compressed attention have their own.
-  const bool sinks = std::any_of(c.model.attentions.begin(), c.model.attentions.end(),
-                                 [](const Attention& a) { return a.sinks && !a.compression; });
-  if (sinks && kernel_type(c.precision.kv) == Dtype::fp8 &&
-      architecture_of(c.system.device) == Architecture::ampere)
-    return CaseComplaint{"precision.kv",
-                         fmt::format("{} has sinks, which {} reads by Triton's kernels, from caches in 16 "
-                                     "bits alone",
-                                     c.model.name, c.system.device.name),
-                         "bf16"};
-  // Of MLA's kernels Triton's alone run before Hopper, and FP8 as PyTorch has it (fp8e4nv) has no
-  // instructions before compute capability 8.9: versions before the guard end in Triton's compiler.
-  // Sparse attention has no kernels there at all, which is another rule.
-  if (has_latents(c.model) && !has_sparse(c.model) && kernel_type(c.precision.kv) == Dtype::fp8 &&
-      architecture_of(c.system.device) == Architecture::ampere)
-    return CaseComplaint{"precision.kv",
-                         fmt::format("{} has MLA, which {} reads by Triton's kernels, from caches in 16 bits "
-                                     "alone",
-                                     c.model.name, c.system.device.name),
-                         "bf16"};
+  // Before Hopper FlashAttention 2 and FlashInfer have no sinks, and of MLA's kernels Triton's alone run.
+  if (auto out = fp8_under_triton(c)) return out;
   if (kernel_type(c.precision.kv) != Dtype::fp4) return std::nullopt;
   if (has_latents(c.model))
     return CaseComplaint{"precision.kv", c.model.name + " has MLA, whose cache it does not keep in fp4",
