@@ -1,5 +1,7 @@
 #include "models/ir/dataflow.hpp"
 
+#include <algorithm>
+
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -12,6 +14,7 @@ void Dataflow::clear() {
   actions.clear();
   regions.clear();
   moves.clear();
+  choices.clear();
   ops.clear();
   intervals.clear();
   token_begin.assign(1, 0);
@@ -35,6 +38,16 @@ TokensId Dataflow::tokens(TokenView list) {
 TokensId Dataflow::range(std::int64_t begin, std::int64_t end) {
   const Interval i{0, begin, end};
   return tokens({&i, 1});
+}
+
+const KeptChoice& Dataflow::choice_of(int rank, TokenView queries) const {
+  const auto of_these = [&](const KeptChoice& k) {
+    const TokenView list = token_list(k.queries);
+    return k.rank == rank && std::equal(list.begin(), list.end(), queries.begin(), queries.end());
+  };
+  const auto found = std::find_if(choices.rbegin(), choices.rend(), of_these);
+  SL_CHECK(found != choices.rend(), "a layer before has chosen for these queries");
+  return *found;
 }
 
 void Dataflow::act(std::uint32_t op, Action action, std::span<const Region> action_regions) {

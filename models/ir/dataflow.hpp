@@ -223,6 +223,15 @@ struct OpFlow {
   std::uint32_t first_move = 0, moves = 0;
 };
 
+/// What a layer's index chose on one rank, for layers that take an earlier one's choice: of each of these
+/// queries, one row each, the positions of `columns` keys.
+struct KeptChoice {
+  SlotId slot;
+  int rank = 0;
+  TokensId queries;
+  std::int64_t columns = 0;
+};
+
 class Dataflow {
  public:
   std::vector<Slot> slots;
@@ -231,6 +240,7 @@ class Dataflow {
   std::vector<Action> actions;
   std::vector<Region> regions;
   std::vector<Move> moves;
+  std::vector<KeptChoice> choices;
   std::vector<OpFlow> ops;  // parallel to Schedule::ops; empty parts for ops that are timed only
   std::vector<Interval> intervals;
   std::vector<std::uint32_t> token_begin{0};  // list i is intervals[token_begin[i], token_begin[i + 1])
@@ -248,6 +258,9 @@ class Dataflow {
   std::span<const Region> regions_of(const Action& a) const {
     return {regions.data() + a.first_region, a.regions};
   }
+
+  /// The choice that was kept last for these queries of the rank; there is one.
+  const KeptChoice& choice_of(int rank, TokenView queries) const;
 
   /// Appends to the parts of op `op`. Parts of one op must be added without those of another between them.
   void act(std::uint32_t op, Action action, std::span<const Region> action_regions);

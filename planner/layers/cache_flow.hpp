@@ -31,7 +31,7 @@ class CacheFlow {
   void gather_queries();
   /// [P27] Scores of the index for all rows over the keys of this rank, or over the blocks that they lie in,
   /// for each of the rank's KV heads; the `kept` best of them; those of all sharers, and the best among them.
-  /// bind_choice: the choice of an earlier layer is an input.
+  /// bind_choice: the choice is that of an earlier layer's attention to the same queries.
   void score();
   void choose(int kept);
   void gather_candidates();
@@ -104,6 +104,7 @@ class CacheFlow {
   // keys() as numbers of the blocks that they lie in, of which each lies on one rank.
   Tokens blocks(int d, int k) const;
   void score_blocks();
+  void keep_choice();
   SlotId slot(const char* name, int width_per_head, double bytes, bool sliced);
   // A softmax has its sinks once: where the keys of new tokens are, on one of the ranks that share them.
   bool adds_sinks(int shard) const {

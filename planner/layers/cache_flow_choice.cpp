@@ -3,6 +3,7 @@
 #include <array>
 
 #include "planner/layers/cache_flow.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -114,6 +115,15 @@ void CacheFlow::choose(int kept) {
                        Region{best_, 0, all_rows(), at, kept_}, Region{chosen_, 0, all_rows(), at, kept_}});
     }
   });
+  keep_choice();
+}
+
+void CacheFlow::keep_choice() {
+  Dataflow& f = *b_.flow();
+  const std::int64_t columns = std::int64_t{kept_} * choices();
+  for_each_rank([&](int r, int d, int, int) {
+    f.choices.push_back({chosen_, r, f.tokens(queries(d, 0, static_cast<int>(requests_.size()))), columns});
+  });
 }
 
 void CacheFlow::gather_candidates() {
@@ -160,18 +170,20 @@ void CacheFlow::choose_among(int kept) {
   best_ = best;
   chosen_ = chosen;
   kept_ = kept;
+  keep_choice();
 }
 
 void CacheFlow::bind_choice() {
   if (!on()) return;
-  Dataflow& f = *b_.flow();
   std::int64_t longest = 0;
   for (const One& one : requests_) longest = std::max(longest, one.end);
   kept_ = static_cast<int>(std::min<std::int64_t>(a_.index->top_k, longest));
-  chosen_ = row_slot("keys that an earlier layer chose", kept_);
-  const int kind = attention_index(c_.model, a_), all = static_cast<int>(requests_.size());
-  for_each_rank([&](int r, int d, int, int) {
-    f.inputs.push_back({chosen_, r, Whole::chosen, f.tokens(queries(d, 0, all)), f.range(0, kept_), kind});
+  const int all = static_cast<int>(requests_.size());
+  for_each_rank([&](int r, int d, int k, int t) {
+    const KeptChoice& choice = b_.flow()->choice_of(r, queries(d, 0, all));
+    SL_CHECK(choice.columns == kept_, "layers that share a choice choose as many keys");
+    SL_CHECK((d == 0 && k == 0 && t == 0) || choice.slot == chosen_, "ranks keep a choice in one slot");
+    chosen_ = choice.slot;
   });
 }
 

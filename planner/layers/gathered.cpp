@@ -10,6 +10,7 @@
 #include "models/model/cache.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/layers/sparse_attention.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -236,6 +237,9 @@ class GatheredChoice {
       scores_ = score_gathered(s_, keys, all_, 1);
     add("choose keys", of.math(), [&](std::span<const Segment> part) { return of.choice(part); });
     chosen_ = keep_gathered(s_, scores_, scored_keys(), kept_, choices());
+    for_each_gatherer(s_, [&](int r, int k, int) {
+      flow()->choices.push_back({chosen_, r, flow()->tokens(s_.queries(k)), std::int64_t{kept_} * choices()});
+    });
   }
 
   void score_blocks(SlotId keys) {
@@ -269,11 +273,10 @@ class GatheredChoice {
   }
 
   void bind_choice() {
-    if (!flow()) return;
-    chosen_ = s_.per_query("keys that an earlier layer chose", kept_, kGatheredWord);
     for_each_gatherer(s_, [&](int r, int k, int) {
-      flow()->inputs.push_back(
-          {chosen_, r, Whole::chosen, flow()->tokens(s_.queries(k)), flow()->range(0, kept_), s_.kind()});
+      const KeptChoice& choice = flow()->choice_of(r, s_.queries(k));
+      SL_CHECK(choice.columns == kept_, "layers that share a choice choose as many keys");
+      chosen_ = choice.slot;
     });
   }
 

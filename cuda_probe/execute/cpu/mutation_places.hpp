@@ -97,6 +97,7 @@ bool kind_exchanged(Schedule& s, Random& random);
 bool chooses(const Dataflow& flow, const Action& a);
 // What an index chooses.
 bool choice_lost(Schedule& s, Random& random);
+bool earlier_choice_lost(Schedule& s, Random& random);
 bool chosen_positions_shifted(Schedule& s, Random& random);
 bool choice_by_another_head(Schedule& s, Random& random);
 bool own_block_left_to_chance(Schedule& s, Random& random);

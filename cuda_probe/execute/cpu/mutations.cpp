@@ -238,6 +238,8 @@ constexpr std::array kMutations{
     Mutation{"kind_exchanged", "an output is taken for that of another kind of layer",
              mutation::kind_exchanged},
     Mutation{"choice_lost", "an attend sees all keys, not those that an index chose", mutation::choice_lost},
+    Mutation{"earlier_choice_lost", "a layer does not get the choice of the earlier layer that it takes",
+             mutation::earlier_choice_lost},
     Mutation{"choice_by_another_head", "blocks are chosen by the index head of other KV heads",
              mutation::choice_by_another_head},
     Mutation{"own_block_left_to_chance", "a query's own block is chosen by its score alone",

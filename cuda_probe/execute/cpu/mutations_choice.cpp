@@ -45,6 +45,57 @@ bool choice_lost(Schedule& s, Random& random) {
   });
 }
 
+namespace {
+
+/// Whether an op of the block chooses into the slot, on any rank.
+bool chooses_into(const Dataflow& flow, const Block& block, SlotId slot) {
+  for (OpIndex op = block.first; op < block.last && op < flow.ops.size(); ++op) {
+    const OpFlow& part = flow.ops[op];
+    for (std::uint32_t i = part.first_action; i < part.first_action + part.actions; ++i) {
+      const Function f = flow.actions[i].function;
+      if ((f == Function::choose || f == Function::choose_among) &&
+          flow.regions_of(flow.actions[i]).back().slot == slot)
+        return true;
+    }
+  }
+  return false;
+}
+
+/// All attends of the block that see what is in one slot see what is in the other, which nobody has written.
+void forget(Dataflow& flow, const Block& block, SlotId slot, SlotId empty) {
+  for (OpIndex op = block.first; op < block.last && op < flow.ops.size(); ++op) {
+    const OpFlow part = flow.ops[op];
+    for (std::uint32_t i = part.first_action; i < part.first_action + part.actions; ++i) {
+      const Action& a = flow.actions[i];
+      if (!a.chosen) continue;
+      Region& seen = flow.regions[a.first_region + kSinks];
+      if (seen.slot == slot) seen.slot = empty;
+    }
+  }
+}
+
+}  // namespace
+
+bool earlier_choice_lost(Schedule& s, Random& random) {
+  Dataflow& flow = *s.flow;
+  return at_random(flow.actions.size(), random, [&](std::size_t i) {
+    const Action& a = flow.actions[i];
+    if (!a.chosen || sees_nothing(flow, a)) return false;
+    const SlotId slot = flow.regions_of(a)[kSinks].slot;
+    const OpIndex op = op_of_action(flow, i);
+    const auto block = std::find_if(s.blocks.begin(), s.blocks.end(),
+                                    [&](const Block& b) { return b.first <= op && op < b.last; });
+    if (block == s.blocks.end() || chooses_into(flow, *block, slot)) return false;
+    const SlotId empty = flow.slot("a choice that does not arrive", flow.slots[slot].element_bytes);
+    std::vector<Extent> extents;
+    for (const Extent& e : flow.extents)
+      if (e.slot == slot) extents.push_back({empty, e.rank, e.rows, e.columns});
+    flow.extents.insert(flow.extents.end(), extents.begin(), extents.end());
+    forget(flow, *block, slot, empty);
+    return true;
+  });
+}
+
 // Blocks of the request that has most of them: where there are few, any head chooses all.
 std::int64_t most_blocks(const Dataflow& flow, const Action& a) {
   std::map<std::int32_t, std::set<std::int64_t>> blocks;

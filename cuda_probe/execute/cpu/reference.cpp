@@ -204,7 +204,7 @@ Matrix<double> coarse(std::mt19937_64& random, Eigen::Index row_count, Eigen::In
 
 /// Drawn from numbers of their own, so that all others are those without an index.
 void set_index(const Problem& p, Tensors<double>& t) {
-  std::mt19937_64 random(p.seed ^ 0x9E3779B97F4A7C15U);
+  std::mt19937_64 random((p.index_seed > 0 ? p.index_seed : p.seed) ^ 0x9E3779B97F4A7C15U);
   const Eigen::Index tokens = t.first_row.back();
   t[Whole::index_query] = coarse(random, tokens, Eigen::Index{p.index_heads} * p.index_dim);
   t[Whole::index_weight] = coarse(random, tokens, p.index_heads);

@@ -37,6 +37,9 @@ struct Problem {
   // Above 1: blocks of so many tokens are chosen, for each KV head by one head of the index, the first
   // `index_init` and the `index_local` last ones always.
   int index_block = 1, index_init = 0, index_local = 0;
+  // What queries, weights and keys of the index are drawn from; 0: `seed`. A layer that takes an earlier
+  // one's choice has that layer's.
+  std::uint64_t index_seed = 0;
   RecurrenceDefinition recurrence = {};  // linear attention, in place of attention
   RowDefinition rows = {};               // compressed attention, in place of the above
   bool sinks = false;                    // random ones, 1 x q_heads: each head's softmax has one more score

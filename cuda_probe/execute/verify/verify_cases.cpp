@@ -50,10 +50,13 @@ Problem problem_of(const Attention& a, const std::vector<long long>& lengths) {
 std::vector<Problem> problems_of(const Case& c, const std::vector<long long>& lengths,
                                  const Tokens& expected) {
   std::vector<Problem> all;
+  std::uint64_t chooses = 0;  // seed of the last layer that makes a choice of its own
   for (const Attention& a : c.model.attentions) {
     Problem& p = all.emplace_back(problem_of(a, lengths));
     p.expected_queries = expected;
     p.seed += all.size() - 1;
+    if (a.index && !a.index->shared) chooses = p.seed;
+    if (a.index && a.index->shared) p.index_seed = chooses;
   }
   return all;
 }
