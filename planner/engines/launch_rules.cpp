@@ -11,6 +11,7 @@
 
 #include "planner/engines/dispatch_room.hpp"
 #include "planner/layers/share.hpp"
+#include "planner/layers/stages.hpp"
 #include "sim/base/argument_names.hpp"
 
 namespace shardline {
@@ -302,9 +303,14 @@ std::vector<KeptModule> kept_modules(const Model& m) {
 
 bool has_sparse_latents(const Model& m) { return has_latents(m) && has_sparse(m); }
 
-bool shares_index(const Model& m) {
-  return std::any_of(m.attentions.begin(), m.attentions.end(),
-                     [](const Attention& a) { return a.index && a.index->shared; });
+Complaint shared_choice_stage(const Case& c, const Plan& p) {
+  for (int stage = 1; shares_index(c.model) && stage < p.pp; ++stage) {
+    const int first = layers_of_stage(c, p.pp, stage).first;
+    if (takes_choice(c.model, first))
+      return fmt::format("stage {} of {} begins on layer {} of {}, which takes an earlier one's choice",
+                         stage + 1, p.pp, first, c.model.name);
+  }
+  return std::nullopt;
 }
 
 std::optional<CaseComplaint> fp8_under_triton(const Case& c) {

@@ -156,10 +156,11 @@ std::optional<CaseComplaint> too_long(const Case& c, const LaunchRules& rules);
 std::optional<CaseComplaint> fp32_cache(const Case& c);
 /// Compressed attention (DeepSeek-V4) over a cache in another type than FP8, where kernels read no other.
 std::optional<CaseComplaint> compressed_cache(const Case& c);
-/// Sparse attention with an index under MLA (DeepSeek-V3.2's DSA), and whether some of its layers take the
-/// choice of an earlier one.
+/// Sparse attention with an index under MLA (DeepSeek-V3.2's DSA).
 bool has_sparse_latents(const Model& m);
-bool shares_index(const Model& m);
+/// A stage that begins on a layer which takes the choice of an index in an earlier stage, of engines whose
+/// stages do not hand choices on.
+Complaint shared_choice_stage(const Case& c, const Plan& plan);
 /// That, or compressed attention, before Hopper, from which on engines have kernels for them.
 std::optional<CaseComplaint> index_device(const Case& c);
 /// A cache in FP8 on Ampere of MLA or of attention with sinks, for which vLLM and SGLang have Triton's

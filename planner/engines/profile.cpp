@@ -173,6 +173,15 @@ void read_two_batches(const Reader& r, EngineProfile& p) {
   r.no_other_keys();
 }
 
+void read_stages(const Reader& r, EngineProfile& p) {
+  using More = PipelineStages::More;
+  constexpr std::array kMore{More::first, More::before_last, More::last};
+  p.stages = {true, r.at("choice").boolean(), r.at("each").one_of({"slice", "whole"}) == 1,
+              kMore[r.at("more").one_of({"first", "before_last", "last"})]};
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+}
+
 void read_room(const Reader& r, DispatchRoom& room) {
   room.known = true;
   room.of_group = r.at("of").one_of({"rank", "group"}) == 1;
@@ -237,6 +246,7 @@ void read_around(const Reader& root, EngineProfile& p) {
   if (const auto v = root.find("drafts")) p.drafts = read_draft_steps(*v);
   read_eager(root.at("eager"), p);
   if (const auto v = root.find("two_batches")) read_two_batches(*v, p);
+  read_stages(root.at("stages"), p);
   if (const auto v = root.find("expert_tokens")) read_exchange(*v, p);
   const Reader memory = root.at("memory");
   p.memory_rule = memory.at("of").one_of({"total", "free"}) == 1 ? MemoryRule::free : MemoryRule::total;

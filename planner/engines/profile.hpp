@@ -141,6 +141,18 @@ struct TokenExchange {
   DispatchRoom room;
 };
 
+/// How an engine cuts layers into the stages of a pipeline, and what ranks of a stage hand on to those of the
+/// next one beside hidden states.
+struct PipelineStages {
+  /// Which stages have one layer more, where their number does not divide that of layers: the first ones,
+  /// those before the last one, or the last ones.
+  enum class More : std::uint8_t { first, before_last, last };
+  bool residual = false;  // the residual stream in a message of its own: its addition is the next layer's
+  bool choice = true;     // of an index, where the next stage begins on a layer that takes it
+  bool whole = false;     // each rank all of it, else its slice, which the next stage gathers
+  More more = More::first;
+};
+
 struct EngineProfile {
   std::string name, version, title;  // "vllm", "0.24.0", "vLLM"
   std::string framework;             // whose list of hardware/kernels it runs
@@ -169,6 +181,7 @@ struct EngineProfile {
   PromptGraphs prompt_graphs;
   TwoBatches two_batches = TwoBatches::none;
   TokenExchange tokens_to_experts;
+  PipelineStages stages;
   std::map<Architecture, Seconds> launch;  // of a kernel that is in no graph, by the host
   MemoryRule memory_rule = MemoryRule::total;
   double memory = 1;                    // that part

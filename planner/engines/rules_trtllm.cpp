@@ -284,6 +284,10 @@ constexpr LaunchRule kPlans[]{
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_gpt_oss.py@050b6cb92871, "
      "modeling_gemma4.py@00e7d1037d24; pull request 7911",
      stages},
+    {"index_stages", "no stage begins on a layer that takes the choice of an index in an earlier stage",
+     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/attention_backend/sparse/dsa/module.py, "
+     "initialize_sparse_attn@7638bff8cc4b; tensorrt_llm/mapping.py, pp_layers",
+     shared_choice_stage},
     {"int4_groups", "a rank's inputs of a matrix in INT4 are whole groups, of 128 or 32, that share a scale",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, W4A16_AWQ_LinearMethod.create_weights and "
      "W4A8_AWQ_LinearMethod.create_weights, near v1.3.0rc20",

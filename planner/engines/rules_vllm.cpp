@@ -74,26 +74,6 @@ Complaint dcp_cache(const Case& c, const Plan& p) {
   return fmt::format("MLA with a cache in {}", to_string(c.precision.kv));
 }
 
-// Each rank keeps the choices of its own layers, and stages hand on hidden states alone: a stage that begins
-// on a layer without an index would read a choice that nobody wrote. Layers that are left over are in the
-// stages before the last one (vllm/distributed/utils.py, get_pp_indices).
-Complaint index_stages(const Case& c, const Plan& p) {
-  if (p.pp == 1 || !shares_index(c.model)) return std::nullopt;
-  std::vector<bool> shared;
-  for (const LayerRun& run : c.model.runs) {
-    const auto& index = c.model.attentions[static_cast<std::size_t>(run.attention)].index;
-    shared.insert(shared.end(), static_cast<std::size_t>(run.count), index && index->shared);
-  }
-  const int layers = c.model.layers(), more = layers % p.pp;
-  for (int stage = 1, first = 0; stage < p.pp; ++stage) {
-    first += layers / p.pp + (stage >= p.pp - more ? 1 : 0);
-    if (shared[static_cast<std::size_t>(first)])
-      return fmt::format("stage {} of {} begins on layer {} of {}, which takes an earlier one's choice",
-                         stage + 1, p.pp, first, c.model.name);
-  }
-  return std::nullopt;
-}
-
 // Of launch files, which name no --block-size: CUTLASS's MLA on Blackwell has blocks of 128 tokens, the
 // default of others, 16, is a size that they have.
 Complaint dcp_interleave(const Case& c, const Plan& p) {
@@ -289,7 +269,7 @@ constexpr LaunchRule kPlans[]{
      "vllm-project/vllm vllm/model_executor/models/deepseek_v2.py, DeepseekV2Model (topk_indices_buffer, "
      "make_empty_intermediate_tensors)@002d6073aa03; vllm/distributed/utils.py, get_pp_indices; issue 50853, "
      "C3",
-     index_stages},
+     shared_choice_stage},
     {"dcp_heads",
      "DCP divides TP and, without MLA, lies inside the copies of a KV head and divides its queries",
      "vllm-project/vllm vllm/config/parallel.py:503-507, vllm/config/model.py:1185-1207@ee0da84ab9",

@@ -45,7 +45,7 @@ Bytes transfer_buffers(const Case& c, const Plan& p) {
     of_layer.push_back(static_cast<double>(std::min(tokens, kept) + block) * kv_bytes_per_token(c, a, p));
   }
   thread_local std::vector<StageLayers> stages;
-  stage_layers(c.model, p.pp, stages);
+  stage_layers(c, p.pp, stages);
   double most = 0;
   for (const StageLayers& s : stages) {
     double sum = 0;

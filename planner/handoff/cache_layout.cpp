@@ -56,7 +56,7 @@ std::vector<int> kinds_of_layers(const Model& m, bool drafts) {
 
 // Of the stage, as memory_use() has them: modules are on the last one.
 Span32 layers_on_stage(const CacheLayout& layout, const Case& c, const Plan& plan, int stage) {
-  const auto [first, end] = layers_of_stage(c.model.layers(), plan.pp, stage);
+  const auto [first, end] = layers_of_stage(c, plan.pp, stage);
   return {first, stage + 1 < plan.pp ? end : static_cast<int>(layout.kind_of.size())};
 }
 

@@ -13,6 +13,7 @@
 #include "planner/layers/prefill_layout.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/round_room.hpp"
+#include "planner/layers/stage_messages.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/layers/streams.hpp"
 #include "planner/layers/two_batches.hpp"
@@ -23,29 +24,6 @@
 namespace shardline {
 
 namespace {
-
-// Every rank of the stage hands on its slice of the activations of all attention groups' tokens.
-Bytes slice_of(const Case& c, const Plan& p, Count rows) {
-  return Bytes(static_cast<double>(rows * p.dp * c.model.hidden * residual_rows(c.model)) *
-               activation_size(c) / stage_ranks(p));
-}
-
-// A stage takes its next microbatch while it sends the one before.
-constexpr bool is_handoff(BlockKind kind) { return kind == BlockKind::hand_off; }
-
-void add_receive(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops) {
-  b.begin_block("receive");
-  ops.exchange("gather hand-off", Part::hop, OpKind::all_gather, {stage_ranks(p), 1},
-               [&](Count rows) { return ExchangeShape{slice_of(c, p, rows)}; });
-  b.end_block();
-}
-
-void add_hand_off(ScheduleBuilder& b, const Case& c, const Plan& p, const RowOps& ops) {
-  b.begin_block("hand-off", is_handoff(BlockKind::hand_off));
-  ops.exchange("hand-off", Part::hop, OpKind::send_recv, {p.pp, p.ranks_per_stage()},
-               [&](Count rows) { return ExchangeShape{slice_of(c, p, rows)}; });
-  b.end_block();
-}
 
 // What an engine whose kernels wait for its host does around them, once a step: where sampled tokens leave
 // it.
@@ -101,10 +79,13 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
     case BlockKind::accept:
       return add_accepted_states(b, c, p);
     case BlockKind::receive:
-    case BlockKind::hand_off: {
-      // One message, which the host has started long before.
+    case BlockKind::hand_off:
+    case BlockKind::receive_choice:
+    case BlockKind::hand_off_choice: {
+      // Messages that the host has started long before.
       const HostStarts starts = b.host_starts(HostStarts::graph);
-      (block.kind == BlockKind::receive ? add_receive : add_hand_off)(b, c, p, RowOps(b, c, rows));
+      const bool choice = block.kind == BlockKind::receive_choice || block.kind == BlockKind::hand_off_choice;
+      (is_handoff(block.kind) ? add_hand_off : add_receive)(b, c, p, RowOps(b, c, rows), choice);
       b.host_starts(starts);
       return;
     }
@@ -191,7 +172,8 @@ BlockIndex next_block(const Schedule& s) { return BlockIndex(static_cast<std::ui
 
 // Layers of one pair of kinds are run together: a step takes as long in any order of its layers.
 void run_layers(ScheduleBuilder& b, const Case& c, const Plan& p, const StageLayers& s, const Placed& at) {
-  if (!s.first && p.pp > 1 && stage_ranks(p) > 1) b.run({at[BlockKind::receive]});
+  if (!s.first && gathers_hand_off(c, p))
+    b.run({at[s.takes_choice ? BlockKind::receive_choice : BlockKind::receive]});
   for (const LayerRun& run : s.kinds) {
     const FeedForward& ffn = c.model.ffns[static_cast<std::size_t>(run.ffn)];
     const bool attends = !c.model.attentions[static_cast<std::size_t>(run.attention)].none();
@@ -247,7 +229,7 @@ void build_rounds(Schedule& schedule, ScheduleBuilder& b, const Case& c, const P
       b.round(static_cast<int>(r));
       run_layers(b, c, p, s, at);
       if (s.last && r + 1 == rounds) b.run({head});
-      if (p.pp > 1) b.run({at[BlockKind::hand_off]});
+      if (p.pp > 1) b.run({at[s.hands_choice ? BlockKind::hand_off_choice : BlockKind::hand_off]});
     }
     b.end_stage(s.copies);
   }
@@ -278,7 +260,7 @@ void run_stages(ScheduleBuilder& b, const Case& c, const Plan& p, const std::vec
       b.run({at[BlockKind::head]});
       if (!b.flow()) run_drafts(b, c, p, at);
     }
-    if (p.pp > 1) b.run({at[BlockKind::hand_off]});
+    if (p.pp > 1) b.run({at[s.hands_choice ? BlockKind::hand_off_choice : BlockKind::hand_off]});
     b.end_stage(s.copies);
   }
 }
@@ -312,7 +294,7 @@ void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Pl
 // What stages hold of a step, and how many of its microbatches are on their way.
 const std::vector<StageLayers>& begin_step(Schedule& schedule, const Case& c, const Plan& p) {
   thread_local std::vector<StageLayers> stages;
-  stage_layers(c.model, p.pp, stages);
+  stage_layers(c, p.pp, stages);
   schedule.ranks_per_stage = p.ranks_per_stage();
   schedule.in_flight = p.in_flight;
   return stages;

@@ -11,21 +11,28 @@ namespace shardline {
 
 /// A step is made of these, each a block of the schedule, in this order: a block of every kind of attention,
 /// of every kind of feed-forward network, then the others. receive: a later stage gathers the slices of the
-/// activations that its ranks were handed. The last three are layers with experts whose two halves of a batch
-/// overlap [P23], each from the messages of a layer to those of the next. draft_input: what enters a module
-/// that drafts; accept: the accepted states of recurrent layers are copied [P29].
+/// activations that its ranks were handed; the two behind hand_off: the same with the choice of an index, of
+/// stages that begin on a layer which takes it. The last three are layers with experts whose two halves of a
+/// batch overlap [P23], each from the messages of a layer to those of the next. draft_input: what enters a
+/// module that drafts; accept: the accepted states of recurrent layers are copied [P29].
 enum class BlockKind : std::uint8_t {
   attention,
   ffn,
   head,
   receive,
   hand_off,
+  receive_choice,
+  hand_off_choice,
   draft_input,
   accept,
   opening,
   middle,
   closing,
 };
+/// A stage takes its next microbatch while it sends the one before.
+constexpr bool is_handoff(BlockKind kind) {
+  return kind == BlockKind::hand_off || kind == BlockKind::hand_off_choice;
+}
 constexpr bool is_woven(BlockKind kind) { return kind >= BlockKind::opening; }
 struct StepBlock {
   BlockKind kind = BlockKind::attention;

@@ -4,6 +4,8 @@
 
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
+#include "planner/layers/stage_messages.hpp"
+#include "planner/layers/stages.hpp"
 #include "planner/layers/step.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -50,8 +52,13 @@ void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
       out.push_back({kind, i});
   }
   out.push_back({BlockKind::head});
-  if (p.pp > 1 && stage_ranks(p) > 1) out.push_back({BlockKind::receive});
-  if (p.pp > 1) out.push_back({BlockKind::hand_off});
+  if (p.pp > 1) {
+    const bool choices = hands_choices(c, p.pp), gathers = gathers_hand_off(c, p);
+    if (gathers) out.push_back({BlockKind::receive});
+    out.push_back({BlockKind::hand_off});
+    if (choices && gathers) out.push_back({BlockKind::receive_choice});
+    if (choices) out.push_back({BlockKind::hand_off_choice});
+  }
   if (p[kDrafts] == 0) return;
   if (accepts_states(c, p)) out.push_back({BlockKind::accept});
   out.push_back({BlockKind::draft_input});
@@ -110,9 +117,10 @@ Plan block_view(const Case& c, const Plan& p, StepBlock block) {
       v.tpf = p.tpf;
       break;
     case BlockKind::hand_off:
-      v.pp = p.pp;
-      [[fallthrough]];
+    case BlockKind::hand_off_choice:
     case BlockKind::receive:
+    case BlockKind::receive_choice:
+      if (is_handoff(block.kind)) v.pp = p.pp;
       v.batch = p.batch * p.dp;
       v.kvp = p.ranks_per_stage();
       break;

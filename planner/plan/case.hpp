@@ -115,6 +115,11 @@ inline bool has_own_index(const Attention& a) {
 inline bool has_sparse(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(), [](const Attention& a) { return a.sparse(); });
 }
+/// Whether some layer takes the choice of an earlier one's index (IndexShare).
+inline bool shares_index(const Model& m) {
+  return std::any_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return a.index && a.index->shared; });
+}
 inline bool has_compression(const Model& m) {
   return std::any_of(m.attentions.begin(), m.attentions.end(),
                      [](const Attention& a) { return a.compression.has_value(); });

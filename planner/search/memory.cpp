@@ -112,7 +112,7 @@ MemoryUse memory_use(const Case& c, const Plan& plan) {
   thread_local std::vector<StageLayers> stages;
   thread_local std::vector<Bytes> attention, ffn;
   thread_local std::vector<KindLayers> caches;
-  stage_layers(c.model, plan.pp, stages);
+  stage_layers(c, plan.pp, stages);
   attention.clear();
   ffn.clear();
   for (const Attention& a : c.model.attentions) attention.push_back(attention_bytes(c, c.precision, a, plan));

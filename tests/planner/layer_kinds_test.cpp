@@ -228,20 +228,32 @@ TEST(LayerKinds, RoundsAndMixedStepsHaveAllPairs) {
 
 // Layer by layer, as Model::runs is read.
 TEST(LayerKinds, StagesHoldTheLayersOneByOne) {
-  for (const char* name : kModels) {
-    const Model m = decode_case(name, "gb200-nvl72", 100).model;
+  int handing = 0;
+  std::vector<const char*> models(std::begin(kModels), std::end(kModels));
+  models.push_back("glm-5.2");
+  for (const char* name : models) {
+    const Case c = decode_case(name, "gb200-nvl72", 100);
+    const Model& m = c.model;
     std::vector<std::pair<int, int>> layers;
     for (const LayerRun& run : m.runs) layers.insert(layers.end(), run.count, {run.attention, run.ffn});
     for (int stages = 1; stages <= m.layers(); ++stages) {
       std::vector<StageLayers> out;
-      stage_layers(m, stages, out);
+      stage_layers(c, stages, out);
       std::size_t at = 0;
       int stage = 0;
       for (const StageLayers& s : out) {
         for (int copy = 0; copy < s.copies; ++copy, ++stage) {
           std::map<std::pair<int, int>, int> want, have;
           const std::size_t end = at + layers.size() / stages + (stage < m.layers() % stages ? 1 : 0);
+          const std::size_t begin = at;
           for (; at < end; ++at) ++want[layers[at]];
+          const auto takes = [&](std::size_t layer) {
+            const auto& index = m.attentions[static_cast<std::size_t>(layers[layer].first)].index;
+            return index && index->shared;
+          };
+          ASSERT_EQ(s.takes_choice, stage > 0 && takes(begin)) << name << " stage " << stage;
+          ASSERT_EQ(s.hands_choice, stage < stages - 1 && takes(end)) << name << " stage " << stage;
+          handing += s.hands_choice;
           for (const LayerRun& run : s.kinds) have[{run.attention, run.ffn}] += run.count;
           ASSERT_EQ(have, want) << name << " stage " << stage << " of " << stages;
           ASSERT_EQ(s.kinds.size(), want.size());
@@ -251,8 +263,11 @@ TEST(LayerKinds, StagesHoldTheLayersOneByOne) {
       }
       ASSERT_EQ(stage, stages);
       ASSERT_EQ(at, layers.size());
+      ASSERT_EQ(hands_choices(c, stages),
+                std::any_of(out.begin(), out.end(), [](const StageLayers& s) { return s.hands_choice; }));
     }
   }
+  EXPECT_GT(handing, 1000);  // of GLM-5.2
 }
 
 // The fullest stage, its layers counted one by one.

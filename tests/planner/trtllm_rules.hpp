@@ -36,6 +36,10 @@ inline const std::vector<RuleCase> kTrtllm{
     {"context",
      {kL70, kH100, "tensor:tpa=8,tpf=8", beyond_the_model},
      {kL70, kH100, "tensor:tpa=8,tpf=8", at_the_most}},
+    {"index_stages",  // layer 39 of 78 takes the choice of 38; three layers less in front, and it makes its
+                      // own
+     {kGlm, kGb, "pipeline:pp=2,tpa=8,ep=8"},
+     {kGlm, kGb, "pipeline:pp=2,tpa=8,ep=8", [](Case& c) { c.model.runs.front().count += 2; }}},
     {"mla_device", {kR1, kA100, "tensor:tpa=8,ep=8"}, {kR1, kH100, "tensor:tpa=8,ep=8"}},
     {"mla_device", {kR1, kA100, "tensor:tpa=8,ep=8"}, {kL70, kA100, "tensor:tpa=8,tpf=8"}},
     {"kv_type",
