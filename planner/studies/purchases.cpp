@@ -53,6 +53,10 @@ Purchase more_memory(const Study& study, const Plan& plan, const PlanTimes& own)
     return out;
   }
   if (own.waiting > 0) return priced(std::move(out), larger, own, 1, FitErrors::shared);  // fewer wait
+  if (plan.batch < before) {  // what a larger batch gives is no gift of more memory
+    out.why = fmt::format("memory does not limit the batch: {} fit as it is", before);
+    return out;
+  }
   out.plan.batch =
       std::max(plan.batch, static_cast<int>(static_cast<long long>(plan.batch) * after / before));
   if (out.plan.batch == plan.batch) {

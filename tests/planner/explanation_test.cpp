@@ -265,6 +265,29 @@ TEST(Explanation, P24AnotherSystemIsPricedAsItsOwnScenarioIs) {
   EXPECT_TRUE(seen);
 }
 
+// More memory gives nothing to a plan that it does not hold back, whatever a larger batch would.
+TEST(Explanation, P24MoreMemoryIsOfPlansThatItLimits) {
+  const Study s = shards();
+  const auto with = [](const std::vector<std::string>& set) { return shards("calibrated", set); };
+  const Plan few = plan("tensor:tpa=8,tpf=8,batch=2");
+  Plan full = few;
+  full.batch = largest_batch(s.study, few, 65'536);
+  ASSERT_GT(full.batch, few.batch);
+  for (const Plan& p : {few, full}) {
+    std::size_t unmeasured = 0;
+    const auto all = purchases_of(s, p, times_of(s, p), {}, shipped_catalogs().systems, with, unmeasured);
+    const auto at = std::find_if(all.begin(), all.end(),
+                                 [](const Purchase& b) { return b.key == "device.memory.capacity"; });
+    ASSERT_NE(at, all.end());
+    EXPECT_EQ(at->times.has_value(), p.batch == full.batch);
+    if (at->times) {
+      EXPECT_GT(at->plan.batch, full.batch);
+    } else {
+      EXPECT_EQ(at->why, fmt::format("memory does not limit the batch: {} fit as it is", full.batch));
+    }
+  }
+}
+
 TEST(PlanComparison, RowsOfBothPlansAddUpToTheirSteps) {
   const Study s = shards();
   const Plan a = plan("tensor:tpa=8,tpf=8,batch=8"), b = plan("pipeline:pp=2,tpa=4,tpf=4,batch=4");
