@@ -68,7 +68,7 @@ bool may_miss(const Study& study, const ServiceAnswer& a) {
 
 std::string load_options(const ServiceQuestion& q, const std::string& slo) {
   std::string out;
-  if (!q.trace.empty()) out += " --trace " + shell_word(q.trace);
+  if (!q.trace.empty()) out += " --trace " + shell_operand(q.trace);
   if (q.rate > 0) out += " --rate " + rate_argument(q.rate);
   out += " --slo " + shell_word(slo);
   if (q.lengths == LengthLaw::drawn) out += " --lengths drawn";
@@ -95,7 +95,7 @@ std::string saved_load_options(const AskedDeployment& asked, const DeploymentAns
 
 std::string serve_command(const ServiceQuestion& q, const std::string& slo, const std::string& file,
                           const std::string& settings) {
-  std::string out = fmt::format("shardline serve {} --plan {} --replicas {}", shell_word(file),
+  std::string out = fmt::format("shardline serve {} --plan {} --replicas {}", shell_operand(file),
                                 shell_word(sharding_text(q.plan)), q.replicas);
   if (q.prefill) {
     out += fmt::format(" --prefill {} --prefill-replicas {}", shell_word(sharding_text(q.prefill->plan)),
@@ -199,6 +199,7 @@ PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswe
   out.sweep.setting = setting_of(asked.plan.study);
   DeploymentSearch& search = out.deployment.emplace();
   for (const PlayedDeployment& d : a.cheapest) search.cheapest.push_back(deployed_of(asked, d, slo, saved));
+  if (a.others) search.other_draws = OtherDraws{a.others->draws, a.others->kept, a.others->used};
   if (a.nearest) search.nearest = deployed_of(asked, *a.nearest, slo, saved);
   const DeploymentCertificate& c = a.certificate;
   search.plans = static_cast<long long>(c.plans);

@@ -98,8 +98,30 @@ struct Fields<UnplayedPlan> {
   }
 };
 
+struct OtherDraws {
+  long long draws = 0;
+  long long kept = 0;
+  double used = 0;
+};
+template <>
+struct Fields<OtherDraws> {
+  static constexpr const char* name = "OtherDraws";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about =
+      "The first deployment played again with other draws of the load: of many that are tried with one the "
+      "best is one that this draw favours.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    field("draws", &OtherDraws::draws, "with the seeds that follow the question's");
+    field("kept", &OtherDraws::kept, "of these in which all targets are met");
+    field("used", &OtherDraws::used,
+          "the largest part of a target that is used in one of them; above 1: missed");
+  }
+};
+
 struct DeploymentSearch {
   std::vector<DeployedReplicas> cheapest;
+  std::optional<OtherDraws> other_draws;
   std::optional<DeployedReplicas> nearest;
   long long plans = 0;
   long long pairs = 0;
@@ -120,6 +142,8 @@ struct Fields<DeploymentSearch> {
   static constexpr void visit(Visit&& field) {
     using D = DeploymentSearch;
     field("cheapest", &D::cheapest, "all that meet, on the fewest GPUs on which any does; most room first");
+    field("other_draws", &D::other_draws,
+          "of the first of `cheapest`; null: there is none, or a trace was played, which is not drawn");
     field("nearest", &D::nearest, "where none meets: what comes closest, on as many GPUs as there are");
     field("plans", &D::plans, "shardings that the engine starts and that requests can be played on");
     field("pairs", &D::pairs,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "planner/cli/engine_parts.hpp"
@@ -112,10 +113,18 @@ std::string unserved_text(const ServedLoadAnswer& load) {
   return "";
 }
 
-std::string certainty_text(const Study& study, const PlayedDeployment& first) {
+std::string certainty_text(const Study& study, const PlayedDeployment& first,
+                           const std::optional<OtherDraws>& others) {
   const ErrorRange time = served_time_error(*study.study.engine, first.answer.step_errors);
   std::string out = fmt::format(
       "how sure (90 %): TPOT {} by prices; of TTFT nothing was measured under such a load", range_text(time));
+  if (others) {
+    out += fmt::format("; in {} of {} other draws of the same load (--seed) row 1 keeps them", others->kept,
+                       others->draws);
+    if (others->kept < others->draws)
+      out += fmt::format(", else it misses by up to {:.2g} %: more GPUs keep them more surely",
+                         100 * (others->used - 1));
+  }
   if (api::may_miss(study, first.answer)) out += "; row 1 may miss its target, as prices may be off";
   return out;
 }
@@ -145,7 +154,7 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
         out += "  *: misses the target\n";
       if (const std::string why = unserved_text(nearest); !why.empty()) out += wrapped(why, width, "  ");
     }
-    out += "\n" + wrapped(certainty_text(study, *shown.front()), width, "  ");
+    out += "\n" + wrapped(certainty_text(study, *shown.front(), a.others), width, "  ");
     if (shown.front()->answer.accepted)
       out += wrapped("row 1: " + drafts_line(shown.front()->answer), width, "  ");
   }

@@ -373,7 +373,10 @@ class Deployments {
 DeploymentAnswer cheapest_deployment(const Study& study, const DeploymentQuestion& question,
                                      const std::function<void(std::uint64_t, std::uint64_t)>& progress,
                                      Ranks* ranks) {
-  return Deployments(study, question, progress, ranks).answer();
+  DeploymentAnswer out = Deployments(study, question, progress, ranks).answer();
+  if (!out.cheapest.empty() && question.load.trace.empty())
+    out.others = draw_again(study, out.cheapest.front().answer.question);
+  return out;
 }
 
 bool work_on_deployment(const Study& study, const DeploymentQuestion& question, Ranks& ranks) {

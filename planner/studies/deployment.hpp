@@ -69,11 +69,23 @@ struct DeploymentCertificate {
   std::uint64_t requests = 0;  // that were answered in all plays, given up or not
 };
 
+/// The first of the cheapest, played again with other draws of the arrivals and lengths: of many candidates
+/// that are tried with one draw the best is one that this draw favours.
+struct OtherDraws {
+  int draws = 0, kept = 0;  // in how many of them it keeps all targets
+  double used = 0;          // the largest of PlayedDeployment::used among them
+};
+
+/// Plays a deployment, which is told with its defaults, with the seeds that follow its own.
+OtherDraws draw_again(const Study& study, ServiceQuestion question);
+
 struct DeploymentAnswer {
   std::vector<PlayedDeployment> cheapest;  // all that meet, on the fewest GPUs; what has most room first
   /// Of none that meets: on as many GPUs as there are, of those whose plays lasted longest.
   std::optional<PlayedDeployment> nearest;
   DeploymentCertificate certificate;
+  std::optional<OtherDraws> others =
+      {};  // nothing: none is cheapest, or a trace is played, which is not drawn
   /// Plans that the engine starts and whose requests cannot be played, each with the reason.
   std::vector<std::pair<Plan, std::string>> not_played;
   /// Why no pair of pools was played, where none was and both could have been.
