@@ -63,6 +63,21 @@ ThreadsToBeHad& all_threads() {
   return all;
 }
 
+#ifndef __SANITIZE_THREAD__
+// More threads than cores only where they are asked for, by the limit of the process: of several that stand
+// at once oneTBB takes the least, and warns on standard error of what an arena asks for beyond. Each loop has
+// an arena of its own size.
+void allow_threads(std::size_t threads) {
+  using Limit = oneapi::tbb::global_control;
+  static std::mutex mutex;
+  static Limit* limit = nullptr;  // there until the process is gone
+  const std::lock_guard lock(mutex);
+  if (threads <= Limit::active_value(Limit::max_allowed_parallelism)) return;
+  delete limit;
+  limit = new Limit(Limit::max_allowed_parallelism, threads);
+}
+#endif
+
 // Threads that wait for a core gain nothing, have to be given one to hear that they are to stop, and each has
 // memory of its own: 1,024 on two cores take seconds to begin and to end. Some more than cores are let be.
 constexpr std::size_t kPerCore = 4, kAlways = 16;
@@ -119,8 +134,7 @@ void parallel_for(std::size_t begin, std::size_t end, std::size_t asked,
     });
   }
 #else
-  // More threads than cores only where they are asked for.
-  const oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism, threads);
+  allow_threads(threads);
   oneapi::tbb::task_arena arena(static_cast<int>(threads));
   arena.execute([&] {
     oneapi::tbb::parallel_for(begin, end, [&](std::size_t i) {

@@ -308,3 +308,44 @@ def test_ctrl_c_ends_a_long_sweep_within_half_a_second():
     words = child.communicate()[0].split()
     assert words[0] == "KeyboardInterrupt" and child.returncode == 0
     assert float(words[1]) - began < 0.5
+
+
+# Ended by the interpreter while another thread computes: before its end, and in the middle of it.
+DAEMON = """
+import threading, time, shardline
+ask = lambda: shardline.sweep("helix_gb200_1m", exhaustive=True, threads=2)
+for _ in range(2):
+    threading.Thread(target=ask, daemon=True).start()
+time.sleep(%s)
+"""
+
+
+@pytest.mark.parametrize("later", [0, 0.05, 0.3])
+def test_the_interpreter_ends_while_others_compute(later):
+    ran = subprocess.run([sys.executable, "-c", DAEMON % later], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+# More threads than cores, of several questions at once, with other numbers of them.
+MANY = """
+import threading, shardline
+def ask(threads):
+    for _ in range(3):
+        shardline.sweep("small.yaml", threads=threads)
+all = [threading.Thread(target=ask, args=(n,)) for n in (2, 3, 4, 16, 5, 2)]
+for t in all: t.start()
+for t in all: t.join()
+"""
+
+
+def test_numbers_of_threads_of_others_are_no_matter(folder):
+    ran = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_what_is_shown_of_a_value_has_an_end():
+    with pytest.raises(TypeError) as raised:
+        ask_plan(any_gpus="x" * 1_000_000)
+    assert "(1000002 characters)" in str(raised.value) and len(str(raised.value)) < 400
+    with pytest.raises(shardline.BadInput, match="set: more than 10000 texts"):
+        ask_plan(set=("a=1" for _ in iter(int, 1)))

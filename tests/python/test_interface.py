@@ -27,7 +27,7 @@ OF_PYTHON = {"scenario_text", "progress", "cancelled"}
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_arguments_are_those_of_the_command(program, name):
     text = program.run(name, "--help").stdout
-    options = set(re.findall(r"(?m)^  (?:-\w,)?--([a-z-]+)", text)) - OF_THE_PROGRAM
+    options = set(re.findall(r"(?m)^  (?:-\w,)?(?:--[a-z-]+,)?--([a-z-]+)", text)) - OF_THE_PROGRAM
     options = {"read-as" if word == "as" else word for word in options}
     positional = re.findall(r"(?m)^  ([a-z]+)[ ,]", text.split("Positionals:")[1].split("\nOptions:")[0])
     expected = {word.replace("-", "_") for word in [*options, *positional]}

@@ -7,6 +7,8 @@ import gc
 import math
 import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -274,6 +276,26 @@ def test_results_are_equal_frozen_and_can_be_pickled(folder):
         assert other == sweep
         assert list(other.frontier) == list(sweep.frontier)
         assert (other.frontier["ttl_s"] == sweep.frontier["ttl_s"]).all()
+
+
+# NumPy is no requirement: rows are pickled without it.
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+import pickle, shardline
+first = shardline.sweep("small.yaml")
+other = pickle.loads(pickle.dumps(first))
+assert other == first and list(other.models[0].points) == list(first.models[0].points)
+try:
+    other.models[0].points.columns
+except ModuleNotFoundError as e:
+    print(e)
+"""
+
+
+def test_rows_are_pickled_without_numpy(folder):
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "") and "no columns" in ran.stdout
 
 
 def test_a_plan_is_swept_and_simulated_further():

@@ -1,5 +1,7 @@
 #include "planner/api/python/call.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -7,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace shardline::python {
 
@@ -30,6 +33,50 @@ struct Shared {
   std::atomic<bool> stop{false};
   std::mutex progress_mutex;
   Progress progress;
+};
+
+// The calls of all threads, for the interpreter's end: threads that compute are no longer there for it then.
+class Calls {
+ public:
+  void begin() {
+    // A process that was forked has none of its parent's threads.
+    if (process_.exchange(getpid()) != getpid()) running_ = 0;
+    ++running_;
+  }
+  void end() { --running_; }
+  bool ending() const { return ending_.load(std::memory_order_relaxed); }
+  void cancel_all() {
+    ending_ = true;
+    constexpr std::chrono::milliseconds kAgain{2};
+    while (process_ == getpid() && running_ > 0) std::this_thread::sleep_for(kAgain);
+  }
+
+ private:
+  std::atomic<pid_t> process_{0};
+  std::atomic<int> running_{0};
+  std::atomic<bool> ending_{false};
+};
+
+Calls& calls() {
+  static Calls& all = *new Calls;  // there until the process is gone
+  return all;
+}
+
+// A thread that Python ends while it waits for the GIL is unwound: its worker ends first.
+class Worker {
+ public:
+  template <class Work>
+  Worker(Shared& shared, Work work) : shared_(shared), thread_(std::move(work)) {}
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker() {
+    shared_.stop = true;
+    thread_.join();
+  }
+
+ private:
+  Shared& shared_;
+  std::thread thread_;
 };
 
 // With the GIL: true if the answer is no longer wanted; throws what Python raised.
@@ -74,27 +121,36 @@ std::optional<py::error_already_set> wait(Shared& shared, const Callbacks& callb
 void run_without_gil(api::RunOptions options, const Callbacks& callbacks,
                      const std::function<void(const api::RunOptions&)>& answer) {
   Shared shared;
-  options.cancelled = [&shared] { return shared.stop.load(std::memory_order_relaxed); };
+  options.cancelled = [&shared] { return shared.stop.load(std::memory_order_relaxed) || calls().ending(); };
   options.progress = [&shared](std::uint64_t done, std::uint64_t total) {
     const std::lock_guard lock(shared.progress_mutex);
     shared.progress = {done, total};
   };
   std::optional<py::error_already_set> raised;
+  // Not by py::gil_scoped_release, whose destructor takes the GIL: at the interpreter's end that ends the
+  // thread, which no destructor may.
+  const bool wanted = !calls().ending();
+  PyThreadState* const released = PyEval_SaveThread();
   {
-    const py::gil_scoped_release released;
-    std::thread worker([&] {
+    const Worker worker(shared, [&] {
+      calls().begin();
       try {
         answer(options);
       } catch (...) {
         shared.failure = std::current_exception();
       }
-      const std::lock_guard lock(shared.mutex);
-      shared.finished = true;
-      shared.changed.notify_one();
+      {
+        const std::lock_guard lock(shared.mutex);
+        shared.finished = true;
+        shared.changed.notify_one();
+      }
+      calls().end();
     });
     raised = wait(shared, callbacks);
-    worker.join();
   }
+  // What was asked is no longer wanted, and nobody is there whom an exception could be told.
+  while (wanted && calls().ending()) std::this_thread::sleep_for(std::chrono::seconds(1));
+  PyEval_RestoreThread(released);
   // A signal that came while the answer was finished is the interpreter's.
   if (raised) throw std::move(*raised);
   if (!shared.failure) return;
@@ -103,6 +159,11 @@ void run_without_gil(api::RunOptions options, const Callbacks& callbacks,
   } catch (const api::Error& e) {
     raise(e);
   }
+}
+
+void end_calls() {
+  const py::gil_scoped_release released;
+  calls().cancel_all();
 }
 
 void raise(const api::Error& error) {

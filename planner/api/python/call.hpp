@@ -24,6 +24,10 @@ struct Callbacks {
 void run_without_gil(api::RunOptions options, const Callbacks& callbacks,
                      const std::function<void(const api::RunOptions&)>& answer);
 
+/// At the end of the interpreter, before threads that still compute are ended: their calls are cancelled, and
+/// waited for.
+void end_calls();
+
 /// api::Error as Python's exception, which it sets and throws.
 [[noreturn]] void raise(const api::Error& error);
 

@@ -64,6 +64,7 @@ auto reader(Value (*read)(const std::string& name, const std::string& text)) {
 
 PYBIND11_MODULE(_shardline, m) {
   m.doc() = "The library behind shardline.";
+  py::module_::import("atexit").attr("register")(py::cpp_function(&end_calls));
   py::class_<Table, std::shared_ptr<Table>>(m, "Table", "Rows of a result, held by C++.")
       .def("__len__", &Table::size)
       .def("row", &Table::row, py::arg("index"))

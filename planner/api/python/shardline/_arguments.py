@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import os
 import re
@@ -12,8 +13,14 @@ from . import _shardline
 from ._errors import BadInput
 
 
+# What is shown of a value, and how many texts there may be of an argument.
+_SHOWN, _MOST = 200, 10_000
+
+
 def _wrong(name: str, expected: str, value: object) -> NoReturn:
-    raise TypeError(f"{name}: expected {expected}, found {value!r}")
+    found = repr(value)
+    shown = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}... ({len(found)} characters)"
+    raise TypeError(f"{name}: expected {expected}, found {shown}")
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -112,9 +119,11 @@ def texts(name: str, value: Any, expected: str) -> Tuple[str, ...]:
     if isinstance(value, Mapping):
         _wrong(name, f"texts, {expected}", value)
     try:
-        items = tuple(value)
+        items = tuple(itertools.islice(value, _MOST + 1))
     except TypeError:
         _wrong(name, f"texts, {expected}", value)
+    if len(items) > _MOST:
+        raise BadInput(f"{name}: more than {_MOST} texts")
     return tuple(text(name, item, f"texts, {expected}") for item in items)
 
 

@@ -31,7 +31,7 @@ class Columns(Dict[str, "np.ndarray[Any, Any]"]):
 class _Kept:
     """Rows and columns that Python itself holds: what an unpickled table is."""
 
-    def __init__(self, rows: Tuple[Any, ...], columns: Dict[str, Any]) -> None:
+    def __init__(self, rows: Tuple[Any, ...], columns: Optional[Dict[str, Any]]) -> None:
         self._rows = rows
         self._columns = columns
 
@@ -42,6 +42,8 @@ class _Kept:
         return self._rows[index]
 
     def columns(self) -> Dict[str, Any]:
+        if self._columns is None:
+            raise ModuleNotFoundError("no columns: NumPy was not there where these rows were pickled", name="numpy")
         return self._columns
 
 
@@ -91,13 +93,18 @@ class Rows(Sequence[Row], Generic[Row]):
         return self  # nothing in it changes
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return (_unpickled, (tuple(self), dict(self.columns)))
+        columns: Optional[Dict[str, Any]] = None
+        try:
+            columns = dict(self.columns)
+        except ModuleNotFoundError:  # without NumPy there are rows alone
+            pass
+        return (_unpickled, (tuple(self), columns))
 
     def __repr__(self) -> str:
         return f"<Rows of {len(self)}{' ' + type(self[0]).__name__ if self else ''}>"
 
 
-def _unpickled(rows: Tuple[Any, ...], columns: Dict[str, Any]) -> "Rows[Any]":
+def _unpickled(rows: Tuple[Any, ...], columns: Optional[Dict[str, Any]]) -> "Rows[Any]":
     return Rows(_Kept(rows, columns))
 
 
