@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -254,13 +255,13 @@ void require_writable(const std::filesystem::path& file, const std::filesystem::
   if (faccessat(AT_FDCWD, file.c_str(), W_OK, AT_EACCESS) != 0 && errno != ENOENT) fail(shown, errno);
 }
 
-// `shown`: the file's name in messages.
+// `shown`: the file's name in messages, and the one that it is to have, or leads to it.
 void replace_file(const std::filesystem::path& file, const std::filesystem::path& shown,
                   std::string_view text, AfterInterrupt interrupt) {
   require_writable(file, shown);
   Temporary temporary(file, shown);
   write_all(temporary.descriptor(), shown, text, interrupt);
-  if (fchmod(temporary.descriptor(), mode_of(file)) != 0 || fsync(temporary.descriptor()) != 0)
+  if (fchmod(temporary.descriptor(), mode_of(shown)) != 0 || fsync(temporary.descriptor()) != 0)
     fail(shown, errno);
   const InOneStep step;
   if (!temporary.replace(file)) fail(shown, errno);
@@ -353,6 +354,20 @@ void require_place_of(const std::filesystem::path& file, MissingFolder missing) 
 }
 
 void require_replaceable(const std::filesystem::path& file) { require_writable(file, file); }
+
+void require_own(const std::filesystem::path& file, std::string_view option, std::string_view begins) {
+  if (file.empty()) return;
+  const Destination to = destination_of(file);
+  std::error_code error;
+  if (to.written_through || !std::filesystem::exists(to.file, error)) return;
+  std::string first(begins.size(), '\0');
+  std::ifstream in(to.file, std::ios::binary);
+  in.read(first.data(), static_cast<std::streamsize>(first.size()));
+  if (in.gcount() == 0 || first == begins) return;
+  throw UserError(
+      fmt::format("{} {}: this file is there, and {} did not write it; name another, or remove it", option,
+                  file.string(), option));
+}
 
 void refuse_to_overwrite(std::string_view option, const std::filesystem::path& out,
                          const std::vector<std::string>& inputs) {

@@ -41,6 +41,10 @@ void require_place_of(const std::filesystem::path& file, MissingFolder missing =
 /// replace.
 void require_replaceable(const std::filesystem::path& file);
 
+/// Throws UserError where the file is there, is not empty and does not begin as those that `option` writes:
+/// it is somebody's own, and would be lost. Devices, pipes and standard output are none of its concern.
+void require_own(const std::filesystem::path& file, std::string_view option, std::string_view begins);
+
 /// Throws UserError where `out`, the value of `option`, is one of the files that are read, or a .csv of the
 /// folders that are: written, it would be lost. `inputs`: paths; other names and files that are not there
 /// stand for none.

@@ -1,4 +1,5 @@
 // Runs gnuplot on the scripts of plot.cpp.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -30,13 +32,19 @@ namespace {
 // what it drew would be cut.
 class MemoryFile {
  public:
-  MemoryFile() : descriptor_(memfd_create("shardline", MFD_CLOEXEC)) {}
+  MemoryFile() : descriptor_(memfd_create("shardline", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {}
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
   ~MemoryFile() {
     if (descriptor_ >= 0) close(descriptor_);
   }
   int descriptor() const { return descriptor_; }
+  std::size_t size() const {
+    struct stat found {};
+    return fstat(descriptor_, &found) == 0 ? static_cast<std::size_t>(found.st_size) : 0;
+  }
+  // Whoever has it open writes no more to it.
+  void close_for_all() const { fcntl(descriptor_, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK); }
   // False: errno says why not.
   bool write(std::string_view text) {
     while (!text.empty()) {
@@ -48,9 +56,7 @@ class MemoryFile {
   }
   // Of a longer one the beginning.
   std::string text(std::size_t most = std::numeric_limits<std::size_t>::max()) const {
-    struct stat found {};
-    if (fstat(descriptor_, &found) != 0) return {};
-    std::string out(std::min(static_cast<std::size_t>(found.st_size), most), '\0');
+    std::string out(std::min(size(), most), '\0');
     std::size_t had = 0;
     for (ssize_t n = 1; had < out.size() && n > 0; had += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
       n = pread(descriptor_, out.data() + had, out.size() - had, static_cast<off_t>(had));
@@ -68,15 +74,32 @@ std::string said_in(const MemoryFile& log) {
   return harmless_lines(log.text(kMost));
 }
 
-// Waits a little. A picture takes a second where the machine is busy: whoever interrupts does not wait for
-// it.
+// With all that it has started: a program of this name may be a script, with others behind it.
+void end(pid_t child) {
+  kill(-child, SIGKILL);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// A picture has megabytes and takes a second where the machine is busy. Whatever else has gnuplot's name in
+// PATH could fill the memory, or never end.
+constexpr std::size_t kMostDrawn = std::size_t{1} << 28, kMostSaid = std::size_t{1} << 20;
+constexpr std::chrono::seconds kLongest{120};
+
+std::optional<std::string> beyond_limits(const MemoryFile& output, const MemoryFile& log,
+                                         std::chrono::steady_clock::duration passed) {
+  if (output.size() > kMostDrawn) return fmt::format("gnuplot drew more than {} MiB", kMostDrawn >> 20);
+  if (log.size() > kMostSaid) return "gnuplot said more than 1 MiB: " + said_in(log);
+  if (passed > kLongest) return fmt::format("gnuplot took longer than {} s", kLongest.count());
+  return std::nullopt;
+}
+
+// Waits a little. Whoever interrupts does not wait for the picture.
 void end_if_cancelled(pid_t child) {
   try {
     check_cancelled();
   } catch (...) {
-    kill(child, SIGKILL);
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    end(child);
     throw;
   }
   constexpr timespec kPause{0, 2'000'000};
@@ -99,7 +122,8 @@ std::optional<std::string> run_gnuplot(const MemoryFile& script, const MemoryFil
   sigemptyset(&taken);
   for (const int number : {SIGPIPE, SIGXFSZ}) sigaddset(&taken, number);
   posix_spawnattr_setsigdefault(&attributes, &taken);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   // A terminal of somebody's own, which may not be there, comes before the script's.
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -114,11 +138,19 @@ std::optional<std::string> run_gnuplot(const MemoryFile& script, const MemoryFil
   if (error == ENOENT) return "gnuplot was not found in PATH; install the Debian package gnuplot-nox";
   if (error != 0) return fmt::format("gnuplot did not start: {}", std::strerror(error));
   int status = 0;
+  const auto start = std::chrono::steady_clock::now();
   for (pid_t ended = 0; ended == 0;) {
     ended = waitpid(child, &status, WNOHANG);
     if (ended < 0 && errno != EINTR)
       return fmt::format("waiting for gnuplot failed: {}", std::strerror(errno));
-    if (ended == 0) end_if_cancelled(child);
+    if (ended != 0) continue;
+    if (auto why = beyond_limits(output, log, std::chrono::steady_clock::now() - start)) {
+      output.close_for_all();
+      log.close_for_all();
+      end(child);
+      return why;
+    }
+    end_if_cancelled(child);
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
   return "gnuplot failed: " + said_in(log);

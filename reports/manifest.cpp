@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
 #include "reports/json.hpp"
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/reader.hpp"
 #include "sim/base/sha256.hpp"
@@ -40,6 +45,22 @@ Manifest read(const std::filesystem::path& file) {
 }  // namespace
 
 ManifestEntry manifest_entry(std::string_view text) { return {text.size(), sha256(text), false}; }
+
+ManifestEntry manifest_entry_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw UserError(fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));
+  Sha256 hash;
+  std::string piece(std::size_t{1} << 20, '\0');
+  std::uint64_t bytes = 0;
+  while (in) {
+    check_cancelled();
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    const auto had = static_cast<std::size_t>(in.gcount());
+    hash.add(std::string_view(piece).substr(0, had));
+    bytes += had;
+  }
+  return {bytes, hash.hex(), false};
+}
 
 std::string to_json(const Manifest& manifest) {
   std::string out = fmt::format("{{\n  \"schema\": \"{}\",\n  \"files\": [", kSchema);

@@ -22,6 +22,8 @@ struct ManifestEntry {
 using Manifest = std::map<std::string, ManifestEntry>;
 
 ManifestEntry manifest_entry(std::string_view text);
+/// Of a file that is there. Throws UserError where it cannot be read.
+ManifestEntry manifest_entry_of(const std::filesystem::path& file);
 std::string to_json(const Manifest& manifest);
 /// Of a folder. Nothing where it has no manifest, or one that is not ours: then no file of it is known.
 std::optional<Manifest> manifest_of(const std::filesystem::path& folder);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "reports/atomic_file.hpp"
+#include "reports/folder_access.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/folder.hpp"
@@ -121,6 +122,18 @@ void move_across(const fs::path& from, const fs::path& to) {
   if (error) fail(to, error.value());
 }
 
+// Whether somebody has changed a file behind its manifest.
+bool changed_since(const fs::path& folder, const std::string& name, const ManifestEntry& entry) {
+  struct stat file {
+  }, manifest{};
+  if (stat((folder / name).c_str(), &file) != 0 || stat((folder / kManifest).c_str(), &manifest) != 0)
+    return true;
+  const auto later = [](const timespec& a, const timespec& b) {
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+  };
+  return static_cast<std::uint64_t>(file.st_size) != entry.bytes || later(file.st_mtim, manifest.st_mtim);
+}
+
 bool make_mark(const fs::path& stage, const char* name) {
   const int descriptor = open((stage / name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (descriptor < 0) return false;
@@ -214,8 +227,9 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   if (!named.has_filename()) named = named.parent_path();
   if (!there) make_output_folder(named.parent_path());
   place_ = there ? named : fs::canonical(named.parent_path()) / named.filename();
-  as_a_whole_ = (!there || (only_known(place_) && !is_mount_point(place_))) && !stands_in(place_) &&
-                access(place_.parent_path().c_str(), W_OK | X_OK) == 0;
+  as_a_whole_ = (!there || (only_known(place_) && !is_mount_point(place_) &&
+                            same_access_in(place_.parent_path(), place_))) &&
+                !stands_in(place_) && access(place_.parent_path().c_str(), W_OK | X_OK) == 0;
   const fs::path beside = as_a_whole_ ? place_.parent_path() : place_;
   constexpr std::size_t kLongest = 200;  // bytes of a name of 255 that leave room for those around it
   const std::string begin =
@@ -255,6 +269,7 @@ StagedFolder::Published StagedFolder::publish(Manifest written, const std::set<s
                 [&](const auto& entry) { return !fs::is_regular_file(place_ / entry.first, error); });
   Published out;
   for (auto& [name, entry] : carried) {
+    if (changed_since(place_, name, entry)) entry = manifest_entry_of(place_ / name);
     entry.earlier = true;
     out.earlier.push_back(name);
   }
@@ -290,9 +305,8 @@ bool StagedFolder::exchange(const Manifest& carried) {
     if (error) fs::copy_file(place_ / name, stage_ / name, error);
     if (error) return false;
   }
+  if (!keep_access(stage_, place_)) return false;
   if (std::rename(stage_.c_str(), place_.c_str()) == 0) return true;  // there was none, or an empty one
-  struct stat old {};
-  if (stat(place_.c_str(), &old) == 0) chmod(stage_.c_str(), old.st_mode & 07777);
   if (!make_mark(root_, kExchanged)) return false;
   if (renameat2(AT_FDCWD, stage_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0) return true;
   unlink((root_ / kExchanged).c_str());

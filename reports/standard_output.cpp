@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,9 @@ ssize_t write_while_read(void* cookie, const char* text, std::size_t size) {
     const int error = n < 0 ? errno : 0;
     if (error == EPIPE && g_outlasts) {
       stream.unread = true;
+    } else if (error == EAGAIN) {  // a stream that does not wait, of a reader that is slow
+      pollfd wanted{stream.descriptor, POLLOUT, 0};
+      poll(&wanted, 1, -1);
     } else if (error != 0 && error != EINTR) {
       int none = 0;
       stream.error.compare_exchange_strong(none, error);

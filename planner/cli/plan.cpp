@@ -161,6 +161,7 @@ int run(const PlanOptions& o, const Provenance& made_by) {
   }
   refuse_to_overwrite("--save", o.save, read);
   require_place_of(o.save, MissingFolder::is_refused);
+  require_own(o.save, "--save", kSavedBy);
   if (!o.slo.empty()) return run_deployment(o, made_by);
   const api::PlanQuestion asked = asked_of(o);
   api::require_no_load(asked);
@@ -194,7 +195,7 @@ int run(const PlanOptions& o, const Provenance& made_by) {
     made_by.document->set(api::to_json(result));
   }
   if (saved.fault) std::rethrow_exception(saved.fault);
-  return answer.met ? 0 : 3;
+  return answer.met || answer.pools ? 0 : 3;
 }
 
 }  // namespace

@@ -81,10 +81,16 @@ bool begins_with(const std::filesystem::path& file, std::string_view text) {
   return in.read(first.data(), static_cast<std::streamsize>(first.size())) && first == text;
 }
 
+// One that a killed run has begun and not written to is ours, too.
+bool is_ours(const std::filesystem::path& file) {
+  std::error_code error;
+  return is_regular(file) && (std::filesystem::file_size(file, error) == 0 || begins_with(file, kOurs));
+}
+
 // A file of our own that nobody else has a name of: what lies there is neither followed, nor waited for, nor
 // written over. One that a killed run has left is made anew.
 std::FILE* new_file(const std::filesystem::path& file) {
-  if (is_regular(file) && begins_with(file, kOurs)) unlink(file.c_str());
+  if (is_ours(file)) unlink(file.c_str());
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   return descriptor < 0 ? nullptr : fdopen(descriptor, "wb");
 }
@@ -140,16 +146,18 @@ void SweepJournal::keep(const std::string& record) {
   }
   waiting_.push_back(record);
   if (now() - started_ < kShort) return;
-  given_up_ = !begin();  // a sweep does without
+  given_up_ = !begin();
   waiting_ = {};
-  if (!given_up_) note_resumable(true);
+  if (!given_up_) return note_resumable(true);
+  say(fmt::format("warning: {} cannot be made, or is none of ours: an interrupted run begins anew\n",
+                  file_.string()));
 }
 
 // A journal of before is replaced whole: what it had is among the records that wait.
 bool SweepJournal::begin() {
   std::filesystem::path beside = file_;
   beside += ".new";
-  if (is_missing(file_) || (is_regular(file_) && begins_with(file_, kOurs))) out_.reset(new_file(beside));
+  if (is_missing(file_) || is_ours(file_)) out_.reset(new_file(beside));
   if (!out_) return false;
   std::fputs((key_ + "\n").c_str(), out_.get());
   try {
@@ -158,7 +166,10 @@ bool SweepJournal::begin() {
     unlink(beside.c_str());
     throw;
   }
-  if (is_kept(out_.get()) && std::rename(beside.c_str(), file_.c_str()) == 0) return true;
+  // Whole before it has its name, whatever happens to the machine.
+  if (is_kept(out_.get()) && fsync(fileno(out_.get())) == 0 &&
+      std::rename(beside.c_str(), file_.c_str()) == 0)
+    return true;
   unlink(beside.c_str());
   out_.reset();
   return false;
@@ -166,7 +177,7 @@ bool SweepJournal::begin() {
 
 void SweepJournal::remove() {
   out_.reset();
-  if (is_regular(file_) && begins_with(file_, kOurs)) unlink(file_.c_str());
+  if (is_ours(file_)) unlink(file_.c_str());
   note_resumable(false);
 }
 

@@ -298,7 +298,7 @@ std::string settings_options(const PlanQuestion& q) {
 }
 
 std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
-  std::string out = "# Written by shardline plan. Keys: scenarios/README.md.\n";
+  std::string out = std::string(kSavedBy) + " Keys: scenarios/README.md.\n";
   out += fmt::format("name: plan\nsummary: {}\n", quoted(text_of(q, d, d.system.name)));
   out += fmt::format("system: {}\n", quoted(q.system));
   if (!q.costs.empty()) out += fmt::format("costs: {}\n", q.costs);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/scenario/scenario.hpp"
@@ -87,6 +88,8 @@ std::vector<int> default_batches(const PlanQuestion& question, const std::option
 PlanDefaults plan_defaults(const PlanQuestion& question, const Catalogs& catalogs,
                            std::optional<EngineProfile> engine);
 
+/// Each text of plan_scenario() begins so: which file is one of --save.
+inline constexpr std::string_view kSavedBy = "# Written by shardline plan.";
 /// The scenario, in YAML, without targets and settings, of which saved_scenario() has more.
 std::string plan_scenario(const PlanQuestion& question, const PlanDefaults& defaults);
 

@@ -47,6 +47,9 @@ for name in /dev/stdout /dev/fd/1 stdout.yaml; do alone written.yaml plan "${lin
 "$binary" plan "${line[@]}" --save both > both 2> stderr < /dev/null
 cmp -s both written.yaml || fail "a file that standard output goes to has more than the document"
 "$binary" plan "${line[@]}" --save - 2> stderr < /dev/null | cmp -s - written.yaml || fail "a pipe has more than the document"
+echo 'name: mine' > own.yaml
+refused 'did not write it' plan "${line[@]}" --save own.yaml
+[ "$(cat own.yaml)" = 'name: mine' ] || fail "a file of somebody's own is lost"
 run plan "${line[@]}" --save /dev/null
 [ -c /dev/null ] || fail "/dev/null was replaced"
 refused 'No space left' plan "${line[@]}" --save /dev/full
