@@ -106,7 +106,7 @@ CurvesTable latencies_table(const ServedLoadAnswer& load) {
 }
 
 CurvesTable targets_table(const ServedLoadAnswer& load) {
-  CurvesTable out{"Targets", {"", "at most", "measured", ""}, {}};
+  CurvesTable out{"Targets", {"", "at most", "simulated", ""}, {}};
   for (const TargetResult& t : load.targets)
     out.rows.push_back({fmt::format("{} {}", to_string(t.target.of), quantile_text(t.target.quantile)),
                         to_string(t.target.most), to_string(Seconds(t.measured)), t.met ? "met" : "missed"});

@@ -14,6 +14,7 @@
 #include "planner/strategies/columns.hpp"
 #include "planner/studies/plan_launches.hpp"
 #include "reports/json.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -71,7 +72,7 @@ std::string budgets_cost(const Study& study, const SweepAnswer& answer) {
 void print_budgets(const Study& study, const SweepAnswer& answer, const SweepQuestion& asked) {
   PlanTable t = plan_table(study, answer.rated, (time_name(study) + " budget").c_str(), asked);
   for (const BudgetPlan& b : answer.budgets)
-    t.add(plan_row(study, answer.rated, to_string(b.budget), b.best), b.best.plan);
+    t.add(plan_row(study, answer.rated, to_string(b.budget), b.best), b.best);
   const std::string per =
       asked.tokens_per_user > 0 ? std::string("least ") + kSpeed : time_name(study) + " budget";
   print_notes("  Best plan per {}\n{}{}", per, t.text(), interval_note(study));
@@ -95,7 +96,7 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
   }
   PlanTable t = plan_table(study, answer.rated, "rank", asked);
   for (std::size_t i = 0; i < answer.meeting.size(); ++i)
-    t.add(plan_row(study, answer.rated, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i].plan);
+    t.add(plan_row(study, answer.rated, std::to_string(i + 1), answer.meeting[i]), answer.meeting[i]);
   print_notes("{}", t.text());
   print_notes("{}\n", open_target_text(study, answer, asked));
 }
@@ -108,7 +109,7 @@ void print_nearest(const Study& study, const Point& p, const SweepQuestion& aske
               most > Seconds(0) ? fmt::format(", TPOT at most {}", to_string(most)) : "");
   print_notes("  no plan meets it{}; the nearest: TTFT {}, TPOT {}, {} user{}, {}\n\n",
               of_engine(study.study), to_string(p.ttft), to_string(p.time), users, users == "1" ? "" : "s",
-              to_string(p.plan));
+              to_string(p.asked()));
 }
 
 std::string names(const std::vector<StrategyId>& ids) {
@@ -168,10 +169,11 @@ std::string points_csv(const Study& study, const RatedPoints& rated, const BestP
   const EnginesThatStart starts(study.study);
   std::string out = csv_line(points_header(study));
   for (std::size_t i = 0; i < rated.points.size(); ++i) {
+    check_cancelled();
     const Point& p = rated.points[i];
     const DecodeMetrics m = decode_metrics(study.study, p.time, p.plan, p.decoding);
     std::vector<std::string> row{std::string(to_string(p.plan.strategy)),
-                                 to_string(p.plan),
+                                 to_string(p.asked()),
                                  std::to_string(p.plan.gpus()),
                                  std::to_string(p.plan.batch),
                                  std::to_string(users_of(study.study, p.plan) + p.all_waiting()),
@@ -229,7 +231,7 @@ std::vector<NamedPlan> launched(const Study& study, const SweepAnswer& answer) {
   const auto add = [&](const Point& p) {
     const auto same = [&](const NamedPlan& n) { return n.plan == p.plan; };
     if (std::any_of(out.begin(), out.end(), same)) return;
-    out.push_back({fmt::format("{}   {} {}, {}", to_string(p.plan), time_name(study), to_string(p.time),
+    out.push_back({fmt::format("{}   {} {}, {}", to_string(p.asked()), time_name(study), to_string(p.time),
                                users_on(users_text(study.study, p), p.plan.gpus())),
                    p.plan});
   };
@@ -299,6 +301,8 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   print_warnings(answer.unread);
   if (!answer.any() && !answer.found.nearest.empty()) {
     print_nearest(study, answer.found.nearest.front(), asked);
+    print_pools(study, answer);
+    if (!answer.pools.empty() && !o.out.empty()) write_pools(study, answer, asked, o, made_by);
     return;
   }
   if (!answer.any()) {
@@ -314,6 +318,10 @@ void report_decode(const Study& study, const SweepAnswer& answer, const SweepQue
   print_budgets(study, answer, asked);
   if (const std::string host = unmeasured_host_text(study.study, plans_of(answer.rated)); !host.empty())
     print_notes("  {}\n\n", host);
+  std::vector<Plan> frontier;
+  for (const Point& p : answer.frontier) frontier.push_back(p.plan);
+  if (const std::string none = unstarted_text(study.study, frontier); !none.empty())
+    print_notes("  {}\n\n", none);
   if (workload_of(study) != nullptr) {
     if (const std::string capped = capped_plans_text(study, answer.rated.points); !capped.empty())
       print_notes("  {}\n\n", capped);

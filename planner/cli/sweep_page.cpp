@@ -9,6 +9,8 @@
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
+#include "planner/layers/drafts.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
 
@@ -187,6 +189,7 @@ void add_targets(const Study& study, const SweepAnswer& answer, const SweepQuest
 
 // As simulate has it.
 constexpr const char* kWaiting = "waiting for a stage";
+constexpr const char* kOthers = "prompts of others";  // as plan says it
 
 void add_limits(Page& page) {
   const auto add = [&](Limit limit, const char* text) {
@@ -201,19 +204,28 @@ void add_limits(Page& page) {
       "launches, latencies of messages, work of the host, and of a measured kernel the time that peak rates "
       "do not explain");
   page.limits.push_back({kWaiting, "of a microbatch, for the slowest stage"});
+  page.limits.push_back(
+      {kOthers, "what steps that compute their prompts, too, take more than those that decode alone"});
 }
 
-std::vector<PagePart> parts_of(const Breakdown& b) {
+// Of a step that decodes alone, per token where it has drafts; where a workload is served, with what TPOT is
+// more than that.
+std::vector<PagePart> parts_of(const Breakdown& b, const Study& study, const Point& p) {
   constexpr Seconds kShown(1e-12);
+  const bool drafts = study.study.batch.kind() != StepKind::prefill && p.plan[kDrafts] > 0;
+  const double ms = 1e3 / (drafts ? tokens_per_step(study.study, p.plan) : 1);
   std::vector<PagePart> out;
   for (std::size_t l = 0; l < kLimits; ++l) {
-    for (std::size_t p = 0; p < b.parts.size(); ++p) {
-      if (b.limit_parts[l][p] > kShown)
-        out.push_back({std::string(to_string(static_cast<Part>(p))),
-                       std::string(to_string(static_cast<Limit>(l))), b.limit_parts[l][p].value * 1e3});
+    for (std::size_t part = 0; part < b.parts.size(); ++part) {
+      if (b.limit_parts[l][part] > kShown)
+        out.push_back({std::string(to_string(static_cast<Part>(part))),
+                       std::string(to_string(static_cast<Limit>(l))), b.limit_parts[l][part].value * ms});
     }
   }
-  if (b.waiting > kShown) out.push_back({kWaiting, kWaiting, b.waiting.value * 1e3});
+  if (b.waiting > kShown) out.push_back({kWaiting, kWaiting, b.waiting.value * ms});
+  const Seconds alone(b.time.value * ms / 1e3);
+  if (workload_of(study) != nullptr && p.time > alone + kShown)
+    out.push_back({kOthers, kOthers, (p.time - alone).value * 1e3});
   return out;
 }
 
@@ -237,11 +249,12 @@ void add_points(const Study& study, const SweepAnswer& answer, const SweepOption
   const BestPoints best(study, answer.found);
   std::set<std::string> known;
   const auto add = [&](const RatedPoints& rated, std::size_t i, const Breakdown* parts) {
+    check_cancelled();
     const Point& p = rated.points[i];
     const Shown shown{p, rated.ratings[i], rated.ttft.empty() ? nullptr : &rated.ttft[i]};
     const Shares& from = shown.rating.shares;
     PagePoint out{label(p.plan),
-                  to_string(p.plan),
+                  to_string(p.asked()),
                   simulate_command(study, o, p.asked()),
                   started_by(study.study, p.plan, engines),
                   strategy(p.plan.strategy).exact,
@@ -250,7 +263,7 @@ void add_points(const Study& study, const SweepAnswer& answer, const SweepOption
     for (const Column& c : columns) out.numbers.push_back(c.of(shown));
     out.measured = from.measured, out.fitted = from.fitted;
     out.extrapolated = from.extrapolated, out.assumed = from.assumed;
-    if (parts != nullptr) out.parts = parts_of(*parts);
+    if (parts != nullptr) out.parts = parts_of(*parts, study, p);
     page.points.push_back(std::move(out));
   };
   std::vector<Plan> plans;
@@ -304,9 +317,7 @@ Page sweep_page(const Study& study, const SweepAnswer& answer, const SweepQuesti
   page.y = axis(study, answer.found.y, columns);
   page.log_x = answer.found.x == Metric::gpus || answer.found.x == Metric::gpu_seconds;
   page.log_y = true;
-  page.parts_of = prefill                         ? "of TTFT"
-                  : workload_of(study) == nullptr ? "of TTL"
-                                                  : "of a step that decodes alone, between prompts";
+  page.parts_of = prefill ? "of TTFT" : workload_of(study) == nullptr ? "of TTL" : "of TPOT";
   for (const Column& c : columns) page.columns.push_back(c.head);
   add_targets(study, answer, asked, page);
   add_limits(page);

@@ -122,8 +122,8 @@ std::string not_started_text(const Case& c, const SearchResult& r) {
 }
 
 void print_not_started(const Case& c, const SearchResult& r, bool by_rule) {
-  if (c.engine == nullptr) return;
   if (const auto note = longer_than_model(c)) print_notes("  {}\n", *note);
+  if (c.engine == nullptr) return;
   const std::uint64_t all = plans_not_started(r);
   if (all == 0) return;
   print_notes("{}\n", by_rule ? not_started_text(c, r)
@@ -144,11 +144,11 @@ std::string missed_text(const Study& study, const SweepAnswer& answer, const std
       to_string(p.time),
       asked.tokens_per_user > 0 ? fmt::format(", {} tokens/s/user", three_digits(1 / p.time.value)) : "",
       excess_text(p.time / asked.most_time - 1),
-      to_string(p.plan) + (strategy(p.plan.strategy).exact ? "" : " (approximate)"));
+      to_string(p.asked()) + (strategy(p.plan.strategy).exact ? "" : " (approximate)"));
 }
 
-void PlanTable::add(std::vector<std::string> cells, const Plan& plan) {
-  rows_.push_back({std::move(cells), plan});
+void PlanTable::add(std::vector<std::string> cells, const Point& point) {
+  rows_.push_back({std::move(cells), point.plan, point.asked()});
 }
 
 std::vector<std::string> ShareColumns::header(std::vector<std::string> names) const {
@@ -176,7 +176,7 @@ std::string PlanTable::text() const {
   for (const Row& row : rows_) {
     std::vector<std::string> cells = shown.cells(row.cells, rated_.of(row.plan).shares);
     if (nobodys) cells.push_back(engine_names_of(strategy(row.plan.strategy)));
-    cells.push_back(to_string(row.plan));
+    cells.push_back(to_string(row.asked));
     t.add(std::move(cells));
   }
   return fitted(t, kept_) +
@@ -214,7 +214,7 @@ std::vector<std::string> share_cells(const Shares& s) {
 }
 
 std::string simulate_command(const Study& study, const SweepOptions& o, const Plan& plan) {
-  return fmt::format("shardline simulate {} --model {}{} --plan {}", shell_word(o.scenario),
+  return fmt::format("shardline simulate {} --model {}{} --plan {}", shell_operand(o.scenario),
                      shell_word(study.study.model.name),
                      (o.costs.empty() ? "" : " --costs " + o.costs) + engine_arguments(o.engine),
                      to_string(plan));
@@ -241,13 +241,7 @@ std::string run_json(const Study& study, const SweepQuestion& asked, const Sweep
   record.scenario = o.scenario;
   record.question = asked_of(o, made_by);
   record.files = files;
-  for (api::Winner& w : record.winners) {
-    Plan plan = parse_plan(w.point.plan);
-    // With those who wait, as Point::asked().
-    if (w.point.waiting > 0)
-      plan.batch = static_cast<int>(plan.batch * w.point.requests / (w.point.requests - w.point.waiting));
-    w.simulate = simulate_command(study, o, plan);
-  }
+  for (api::Winner& w : record.winners) w.simulate = simulate_command(study, o, parse_plan(w.point.plan));
   return api::to_json(record);
 }
 

@@ -96,13 +96,15 @@ class PlanTable {
   PlanTable(const Study& study, const RatedPoints& rated, std::vector<std::string> header,
             std::string_view kept = {})
       : study_(study), rated_(rated), header_(std::move(header)), kept_(kept) {}
-  void add(std::vector<std::string> cells, const Plan& plan);
+  /// The text of its plan has the users who wait, as simulate takes it (Point::asked).
+  void add(std::vector<std::string> cells, const Point& point);
   std::string text() const;
 
  private:
   struct Row {
     std::vector<std::string> cells;
-    Plan plan;
+    Plan plan;   // that was rated
+    Plan asked;  // Point::asked
   };
   const Study& study_;
   const RatedPoints& rated_;

@@ -48,7 +48,7 @@ PlanTable table(const Study& s, const RatedPoints& rated) {
 void print_frontier(const Study& study, const RatedPoints& rated, const std::vector<Point>& frontier,
                     const char* of) {
   PlanTable t = table(study, rated);
-  for (const Point& p : frontier) t.add(row(study, rated, p), p.plan);
+  for (const Point& p : frontier) t.add(row(study, rated, p), p);
   print_notes("  {}{}\n{}\n",
               study.sweep().search.x == Metric::gpus && study.sweep().search.y == Metric::time
                   ? "Lowest TTFT by GPUs, where more GPUs lower it"
@@ -123,7 +123,7 @@ void print_target(const Study& study, const SweepAnswer& answer, const SweepQues
     return;
   }
   PlanTable t = table(study, answer.rated);
-  for (const Point& p : answer.meeting) t.add(row(study, answer.rated, p), p.plan);
+  for (const Point& p : answer.meeting) t.add(row(study, answer.rated, p), p);
   print_notes("{}", t.text());
   print_notes("{}\n", open_target_text(study, answer, asked));
 }

@@ -282,7 +282,13 @@ std::string strategy_rule(const EngineProfile& engine) {
 }
 
 std::optional<std::string> longer_than_model(const Case& c) {
-  if (c.engine == nullptr || !c.any_context || c.longest() <= c.model.max_context) return std::nullopt;
+  if (c.model.max_context == 0 || c.longest() <= c.model.max_context) return std::nullopt;
+  if (c.engine == nullptr)
+    return fmt::format(
+        "{} tokens are more than the {} that {} has positions for: bare kernels are timed as "
+        "if it had them",
+        c.longest(), c.model.max_context, c.model.name);
+  if (!c.any_context) return std::nullopt;
   return missing_length_note(c, rules_of(*c.engine));
 }
 

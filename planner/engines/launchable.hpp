@@ -75,8 +75,8 @@ std::string variable_for_long_context(const std::string& engine);
 std::string length_rule(const EngineProfile& engine);
 /// The engine's rule about strategies, with its source.
 std::string strategy_rule(const EngineProfile& engine);
-/// What a user has to say to start requests longer than the model has positions for (Case::any_context);
-/// nothing where they are not.
+/// Of requests longer than the model has positions for: what a user has to say to start them
+/// (Case::any_context), or that bare kernels are timed all the same. Nothing where they are not.
 std::optional<std::string> longer_than_model(const Case& c);
 
 }  // namespace shardline

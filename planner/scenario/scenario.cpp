@@ -75,8 +75,12 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
 // An engine loads a checkpoint, it does not choose a type: that of the model's maker where none is named.
 std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs, bool by_engine) {
   std::vector<Model> models;
-  if (list.is_sequence() && list.items().empty())
-    list.fault("models is empty", {"expected a list of models"});
+  constexpr std::size_t kMost = 256;
+  if (const std::size_t n = list.is_sequence() ? list.items().size() : 1; n == 0 || n > kMost) {
+    list.fault(n == 0 ? "models is empty" : fmt::format("{} models: more than {}", n, kMost),
+               {"expected a list of models"});
+    return models;
+  }
   std::vector<std::string> named;
   for (const Reader& r : list.items()) {
     // {file: PATH, as: llama} reads a config.json of an unknown model_type as a known one.

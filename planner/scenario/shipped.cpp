@@ -92,6 +92,11 @@ Scenario scenario_named(const std::string& name_or_path, const Overrides& given)
   if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs, given);
   const auto names = scenario_names();
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+    std::error_code error;
+    const std::string file = name_or_path + ".yaml";
+    if (std::filesystem::is_regular_file(file, error))
+      throw UserError({Diagnostic{
+          {}, "unknown scenario " + name_or_path, {fmt::format("did you mean the file {}?", file)}}});
     throw UserError(
         {Diagnostic{{}, "unknown scenario " + name_or_path, expected_one_of(name_or_path, names)}});
   }

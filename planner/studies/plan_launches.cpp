@@ -7,6 +7,7 @@
 
 #include "planner/engines/launch_rules.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "sim/base/cancel.hpp"
 
 namespace shardline {
 
@@ -68,6 +69,34 @@ std::string EnginesThatStart::of(const Plan& plan) const {
     out += (out.empty() ? "" : " ") + e.name;
   }
   return out.empty() ? "none" : out;
+}
+
+std::string unstarted_text(const Case& c, const std::vector<Plan>& plans) {
+  if (c.engine) return "";
+  const EnginesThatStart starts(c);
+  std::vector<const Plan*> nobodys;
+  for (const Plan& p : plans) {
+    check_cancelled();
+    if (starts.of(p) == "none") nobodys.push_back(&p);
+  }
+  if (nobodys.empty()) return "";
+  std::string why;
+  const std::vector<Deployment> documented = deployments(c, *nobodys.front());
+  for (const EngineProfile& engine : engines_of(c)) {
+    const auto of_engine = [&](const Deployment& d) { return d.profile == engine.name; };
+    const Case under = started_by(engine, c);
+    if (!why.empty() || std::none_of(documented.begin(), documented.end(), of_engine)) continue;
+    std::optional<Refusal> refusal = does_not_start(under);
+    if (!refusal) refusal = does_not_start(under, *nobodys.front());
+    if (refusal)
+      why = fmt::format("; {}: {} {} refuses it, {}", to_string(*nobodys.front()), engine.title,
+                        engine.version, refusal->text);
+  }
+  const std::string which = nobodys.size() < plans.size()
+                                ? fmt::format("{} of the {} plans", nobodys.size(), plans.size())
+                            : plans.size() == 1 ? "the one plan"
+                                                : fmt::format("any of the {} plans", plans.size());
+  return fmt::format("no engine starts {} of the frontier as priced{}", which, why);
 }
 
 std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem, int copies) {

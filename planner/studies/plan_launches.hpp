@@ -33,6 +33,11 @@ class EnginesThatStart {
   std::vector<Asked> engines_;
 };
 
+/// Of plans that are priced by bare kernels: how many of them no engine starts, and why one that documents
+/// their strategy does not start the first of these; "" where each is started by some, or the case has an
+/// engine.
+std::string unstarted_text(const Case& c, const std::vector<Plan>& plans);
+
 /// One per engine that documents a way to run the plan, and one of the case's own engine.
 std::vector<Launch> launches_of(const Case& c, const Plan& plan, const std::string& stem, int copies = 1);
 

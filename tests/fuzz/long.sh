@@ -19,7 +19,7 @@ longest() {  # TARGET TURN
     units) echo 64 ;;
     step) echo 128 ;;
     scenario | truth) (($2 % 4 == 0)) && echo 2048 || echo 192 ;;
-    plan_text | journal | aiconfigurator | measurements | power | trace | served_rows | kernel_list) (($2 % 4 == 0)) && echo 512 || echo 128 ;;
+    plan_text | journal | aiconfigurator | measurements | power | trace | served_rows | kernel_list) (($2 % 4 == 0)) && echo 2048 || echo 512 ;;
     *) (($2 % 4 == 0)) && echo 2048 || echo 384 ;;
   esac
 }

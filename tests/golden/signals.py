@@ -112,6 +112,18 @@ def check(name, arguments, number):
     return None
 
 
+def check_late(name, arguments):
+    """While files are written, which is the last that a sweep does."""
+    begin = time.monotonic()
+    subprocess.run([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+    whole = time.monotonic() - begin
+    for part in (0.55, 0.65, 0.75, 0.85):
+        found = [f for f in (attempt(arguments, signal.SIGINT, part * whole) for _ in range(3)) if f and f[1] == 128 + signal.SIGINT]
+        if found and all("what was not finished is lost" in said for _, _, said in found):
+            return f"{name}: at {part:.0%} of its time it does not ask whether to stop"
+    return None
+
+
 def commands():
     """Of the program's help."""
     said = subprocess.run([BINARY, "--help"], capture_output=True, text=True).stdout.split("Subcommands:")[1].split("Example:")[0]
@@ -129,6 +141,7 @@ def main():
         faults = [f"no long question of {name}" for name in sorted(commands() - asked)]
         for i, (name, arguments) in enumerate(cases.items()):
             faults.append(check(name, arguments, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[i % 3]))
+        faults.append(check_late("sweep that writes", ["sweep", "m3_gb200_1m", "--all", "-o", "written", "--threads", "1"]))
         faults = [f for f in faults if f]
         for fault in faults:
             print("FAILED:", fault)

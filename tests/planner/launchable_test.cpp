@@ -274,6 +274,10 @@ TEST(Launchable, LongRequestsNeedAWordOfTheUsers) {
   EXPECT_THAT(longer_than_model(c).value_or(""), HasSubstr("VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"));
   at_the_most(c);
   EXPECT_FALSE(longer_than_model(c));
+  c.engine = nullptr;
+  EXPECT_FALSE(longer_than_model(c));
+  beyond_the_model(c);
+  EXPECT_THAT(longer_than_model(c).value_or(""), HasSubstr("131073 tokens are more than the 131072"));
 }
 
 constexpr const char* kScenario =

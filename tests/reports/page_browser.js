@@ -281,7 +281,7 @@ async function comparison(browser) {
         'the parts of plan ' +
             'AB'[i] + ' are shown',
         Math.abs(found.times[i] / all(p) - 1) < 1e-3, found.times);
-    if (found.partsOf === 'of TTL')
+    if (found.partsOf === 'of TTL' || found.partsOf === 'of TPOT')
       expect('parts add up to the time', Math.abs(all(p) / p[6][0] - 1) < 1e-6, [all(p), p[6][0]]);
   });
   expect('every part has what bounds it', found.bars.length > 4 && found.bars.every(n => n > 0), found.bars);
