@@ -163,7 +163,7 @@ PlanResult plan_result(const PlanAnswer& a) {
   out.scenario_text = saved_scenario(a, shipped_catalogs());
   out.engine_why = a.defaults.engine_why;
   out.gpus_note = a.defaults.gpus_note;
-  out.met = a.met;
+  out.met = a.met || a.pools.has_value();
   for (const PlannedPoint& p : a.plans) out.plans.push_back(planned_of(a, p));
   if (!a.met && !a.plans.empty() && a.question.rate == 0) {
     const shardline::Miss miss = miss_of(a, a.plans.front().point);

@@ -79,7 +79,7 @@ void set_first_token(const Study& study, const Point& p, const ErrorTerms* error
 
 PlanPoint plan_point(const Study& study, const Point& p, const Rating* rating, const ErrorTerms* ttft) {
   PlanPoint out;
-  out.plan = to_string(p.plan);
+  out.plan = to_string(p.asked());
   out.strategy = to_string(p.plan.strategy);
   out.exact = strategy(p.plan.strategy).exact;
   out.degrees = degrees_of(p.plan);

@@ -150,13 +150,14 @@ bool meets(const shardline::SweepQuestion& asked, const shardline::PoolPair& p) 
          (!(asked.most_ttft > Seconds(0)) || first <= asked.most_ttft);
 }
 
-// A prefill that does not fit fails a sweep, though others fit; so does a target that nothing meets. Pools
-// count where there is no plan beside them.
+// A prefill that does not fit fails a sweep, though others fit; so does a target that nothing meets, plans
+// that do both nor pools.
 bool meets(const Study& study, const shardline::SweepQuestion& asked, const SweepAnswer& answer) {
-  if (answer.any()) return !asked.has_target() || !answer.meeting.empty();
-  if (study.study.batch.kind() == StepKind::prefill || !answer.found.nearest.empty()) return false;
-  return !asked.has_target() || std::any_of(answer.pools.begin(), answer.pools.end(),
-                                            [&](const shardline::PoolPair& p) { return meets(asked, p); });
+  if (answer.any() && (!asked.has_target() || !answer.meeting.empty())) return true;
+  if (study.study.batch.kind() == StepKind::prefill) return false;
+  if (!answer.any() && answer.found.nearest.empty() && !asked.has_target()) return true;
+  return std::any_of(answer.pools.begin(), answer.pools.end(),
+                     [&](const shardline::PoolPair& p) { return meets(asked, p); });
 }
 
 }  // namespace

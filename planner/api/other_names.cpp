@@ -38,6 +38,8 @@ constexpr const char* kPercentilesOf =
     "targets by percentile are of plan and serve: --slo \"ttft p99 2 s, tpot p99 40 ms\" beside --rate";
 constexpr const char* kMachine =
     "--set device.memory.bandwidth=\"4 TB/s\" (keys are those of the system's file in hardware/catalog)";
+constexpr const char* kLinks =
+    "--set fabric.nvlink.bandwidth=\"450 GB/s\" (keys are those of the system's file in hardware/catalog)";
 constexpr const char* kColours =
     "there are colours on a terminal alone, and none with NO_COLOR=1 before the command";
 constexpr const char* kMessages =
@@ -314,7 +316,7 @@ constexpr Meaning kOtherNames[] = {
     {"--prefix-cache-hit-rate", kPrefixes},
     {"--cache-hit", kPrefixes},
     {"--cache-hit-rate", kPrefixes},
-    {"--nvlink", kMachine},
+    {"--nvlink", kLinks},
     {"--bandwidth", kMachine},
     {"--hbm", kMachine},
     {"--flops", kMachine},

@@ -237,7 +237,9 @@ struct Fields<PlanResult> {
           "the question as a scenario, which `--save` writes: `sweep` and `simulate` take it");
     field("engine_why", &R::engine_why, "why the engine of `sweep.setting` was chosen; empty: it was named");
     field("gpus_note", &R::gpus_note, "where the number of GPUs asked for is none that is handed out");
-    field("met", &R::met, "whether a plan fits and meets the target: the command ends with exit code 0");
+    field("met", &R::met,
+          "whether a plan fits and meets the target, or a pair of `sweep.pools` does in whole replicas: the "
+          "command ends with exit code 0");
     field("plans", &R::plans,
           "five at most: those that meet the target, the best first, then the nearest that do not; without "
           "a target from end to end of the frontier");
@@ -246,10 +248,9 @@ struct Fields<PlanResult> {
           "`copies` say how far they come");
     field("best", &R::best, "of the first of `plans`");
     field("wider", &R::wider, "where none meets the target; null: no plan fits more GPUs, either");
-    field(
-        "narrower", &R::narrower,
-        "where no plan fits, for its weights are too large: a checkpoint that fits; null: none is known, or "
-        "not needed");
+    field("narrower", &R::narrower,
+          "where no plan fits, for its weights are too large: a checkpoint that fits; where none meets the "
+          "target: one that does; null: none is known, or not needed");
     field("sweep", &R::sweep, "the sweep of the scenario, of which `plans` are the part around the target");
     field("deployment", &R::deployment,
           "of a question with `slo`, whose `plans` and `sweep` are empty but for the setting; else null");

@@ -76,7 +76,10 @@ struct Fields<PlanPoint> {
   template <class Visit>
   static constexpr void visit(Visit&& field) {
     using P = PlanPoint;
-    field("plan", &P::plan, "its text, which `shardline simulate --plan` takes");
+    field("plan", &P::plan,
+          "its text, which `shardline simulate --plan` takes: its batch is that of all users, those who find "
+          "no room "
+          "in memory and wait, too");
     field("strategy", &P::strategy, "name of its strategy");
     field("exact", &P::exact, "whether it computes exact attention");
     field("attention_computed", &P::attention_computed,

@@ -64,7 +64,7 @@ std::vector<std::string> advice_on(const std::string& command, const std::string
   }
   const bool asks_in_a_line = command == "plan" || command == "serve";
   if (is_scenario(word) && (command.empty() || command == "plan"))
-    return {fmt::format("{} is a scenario: shardline sweep {}", word, shell_word(word))};
+    return {fmt::format("{} is a scenario: shardline sweep {}", word, shell_operand(word))};
   if (command.empty() && word == "version") return {"shardline --version says it"};
   if (command.empty() && among({"run", "predict", "estimate", "optimize", "search", "recommend"}, word))
     return {

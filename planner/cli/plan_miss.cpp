@@ -54,6 +54,7 @@ std::string too_few_text(const PlanAnswer& a) {
   out += limit < a.question.rate
              ? fmt::format("; saturated at {}/s, whatever the number of users", three_digits(limit))
              : fmt::format("; beyond that the target is missed, up to {}/s", three_digits(limit));
+  if (a.pools) out += "; separate pools carry it";
   if (!a.wider) return out + beyond_system_text(a);
   return out + fmt::format("; {} GPUs: {} by {} carry {}/s", a.wider->gpus,
                            to_string(a.wider->best.point.plan), copies_text(a.wider->best),
@@ -86,7 +87,7 @@ std::string found_text(const PlanAnswer& a, const PlannedPoint& p) {
     const std::string first = said("TTFT", p.point.ttft, ttft_range(a, p));
     found = beyond.what == "TTFT" ? first : beyond.what.empty() ? found + ", " + first : found;
   }
-  return found + " by " + to_string(p.point.plan);
+  return found + " by " + to_string(p.point.asked());
 }
 
 // What more GPUs give of a question without a rate that some carry.
@@ -101,10 +102,12 @@ std::string wider_text(const PlanAnswer& a) {
 }
 
 // "; nvidia/Llama-3.1-405B-Instruct-FP8 fits: TPOT 21 ms (...) by ...".
-std::string narrower_text(const PlanAnswer& other) {
-  return fmt::format("; {} fits{}: {}", other.question.model,
-                     other.met || !other.asked.has_target() ? "" : " and misses the target",
-                     found_text(other, other.plans.front()));
+std::string narrower_text(const PlanAnswer& a) {
+  const PlanAnswer& other = *a.narrower;
+  const char* does = !a.plans.empty()                         ? "meets it on these"
+                     : other.met || !other.asked.has_target() ? "fits"
+                                                              : "fits and misses the target";
+  return fmt::format("; {} {}: {}", other.question.model, does, found_text(other, other.plans.front()));
 }
 
 }  // namespace
@@ -128,19 +131,21 @@ std::string excess_text(double part) {
 
 std::string miss_text(const PlanAnswer& a) {
   const std::string exact = a.question.prefill() ? "exact " : "";
+  const std::string both = a.pools ? " for prompts and answers together" : "";
   std::string out;
   if (a.plans.empty()) {
-    out = fmt::format("no {}plan fits {}", exact, gpus_text(a.defaults.most_gpus));
-    if (a.narrower) out += narrower_text(*a.narrower);
+    out = fmt::format("no {}plan{} fits {}", exact, both, gpus_text(a.defaults.most_gpus));
   } else {
     if (a.question.rate > 0 && a.plans.front().most_per_s > 0) return too_few_text(a);
     const Miss miss = miss_of(a, a.plans.front().point);
     const bool in_tokens = a.question.tokens_per_user > 0 && miss.what != "TTFT";
-    out = fmt::format("no {}plan meets {}; the nearest: {} {}{} ({})", exact, target_text(a.question),
+    out = fmt::format("no {}plan{} meets {}; the nearest: {} {}{} ({})", exact, both, target_text(a.question),
                       miss.what, to_string(miss.time, kDigits),
                       in_tokens ? fmt::format(", {} tokens/s/user", three_digits(1 / miss.time.value)) : "",
                       excess_text(miss.part));
   }
+  if (a.pools) out += "; separate pools do";
+  if (a.narrower) out += narrower_text(a);
   return a.wider ? out + wider_text(a) : out;
 }
 

@@ -19,26 +19,6 @@ namespace {
 
 constexpr int kDigits = 3;  // of times
 
-// Users of all its replicas that decode.
-long long users_of(const PoolPair& p) {
-  return p.whole.decode * (p.decode.plan.users() + p.decode.all_waiting());
-}
-
-// Of those in whole replicas on the GPUs of the question, or on those that pool_gpus gives to pools, for as
-// many users or requests as it has, the one that answers most.
-const PoolPair* best_pair(const PlanAnswer& a) {
-  const PoolPair* most = nullptr;
-  for (const PoolPair& p : a.sweep.pools) {
-    if (p.whole.gpus == 0 || p.whole.gpus > most_pool_gpus(a.study)) continue;
-    const double carried = p.whole_output_per_s_gpu * p.whole.gpus / static_cast<double>(a.question.output);
-    if (users_of(p) < a.question.users || carried < a.question.rate) continue;
-    const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
-                       (!(a.asked.most_ttft > Seconds(0)) || p.whole_loop.ttft <= a.asked.most_ttft);
-    if (meets && (most == nullptr || p.whole_output_per_s_gpu > most->whole_output_per_s_gpu)) most = &p;
-  }
-  return most;
-}
-
 }  // namespace
 
 std::string gpus_text(int gpus) { return fmt::format("{} GPU{}", gpus, gpus == 1 ? "" : "s"); }
@@ -90,8 +70,8 @@ std::string idle_text(const PlanAnswer& a, std::size_t width) {
 std::string pools_text(const PlanAnswer& a, std::size_t width) {
   const int most = workload_of(a.study) != nullptr ? most_pool_gpus(a.study) : 0;
   if (most < 2) return "";
-  const PoolPair* const best = best_pair(a);
-  if (best == nullptr)
+  const auto& best = a.pools;
+  if (!best)
     return wrapped(fmt::format("separate pools for prompts and answers: no pair {} {}",
                                a.question.rate > 0    ? "carries the rate on"
                                : a.asked.has_target() ? "meets the target on"

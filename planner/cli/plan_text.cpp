@@ -47,6 +47,7 @@ std::string basis_text(const PlanAnswer& a) {
               ? "bare kernels, no engine around them"
               : fmt::format("steps that decode at {} tokens, bare kernels: no prompts, no engine",
                             scenario_parts::grouped(c.longest()));
+    if (const auto note = longer_than_model(c)) out += "; " + *note;
   } else {
     out = fmt::format("{} by {}{}", a.question.prefill() ? "steps of the prefill" : "served",
                       title_of(*c.engine),
@@ -93,7 +94,7 @@ std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const s
   const std::string time = to_string(p.point.time, kDigits), gpus = gpus_text(p);
   const std::string users = a.question.rate > 0 ? fmt::format("{:.0f}", std::ceil(a.users_of(p)))
                                                 : users_text(a.study.study, p.point, p.copies);
-  const std::string rate = three_digits(a.tokens_per_s_gpu(p)), plan = to_string(p.point.plan);
+  const std::string rate = three_digits(a.tokens_per_s_gpu(p)), plan = to_string(p.point.asked());
   const std::string memory = to_string(p.point.memory, kDigits);
   if (a.question.prefill()) return {rank, gpus, time, time_range(a, p), rate, memory, plan};
   const std::string first = to_string(p.point.ttft, kDigits);
@@ -200,7 +201,7 @@ std::string options_text(const PlanAnswer& a, bool sweep) {
 // The question again, every default said, of a model and as many GPUs.
 std::string plan_command(const PlanAnswer& a, const std::string& model, int gpus) {
   const PlanQuestion& q = a.question;
-  std::string out = fmt::format("shardline plan {} --system {} --gpus {} --input {}", shell_word(model),
+  std::string out = fmt::format("shardline plan {} --system {} --gpus {} --input {}", shell_operand(model),
                                 shell_word(q.system), gpus, q.input);
   if (!q.prefill()) out += fmt::format(" --output {}", q.output);
   out += options_text(a, false);
@@ -271,28 +272,28 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (a.plans.empty() && (a.narrower || a.wider)) return out;
   // The same question makes a file that is not there yet: it is on the screen already, and long.
   if (saved.empty())
-    out += wrapped(fmt::format("next, after the same with --save {}:", shell_word(file)), width, "  ");
+    out += wrapped(fmt::format("next, after the same with --save {}:", shell_operand(file)), width, "  ");
   else if (out.empty())
     out = "next:\n";
   const std::string set = settings_beside(a.question);
   // A sweep knows neither copies nor rates: its answer would be another question's.
   const bool copied = !a.plans.empty() && a.plans.front().copies > 1;
   if (!(a.question.users > 0 && copied) && !(a.question.rate > 0))
-    add(fmt::format("shardline sweep {}{}{}", shell_word(file), options_text(a, true), set));
+    add(fmt::format("shardline sweep {}{}{}", shell_operand(file), options_text(a, true), set));
   if (!a.plans.empty()) {
     const std::string plan = shell_word(to_string(a.plans.front().point.asked()));
     const long long copies = a.plans.front().copies;
     if (a.question.rate > 0 && !no_play(a.study.study, a.plans.front().point.plan))
-      add(fmt::format("shardline serve {} --plan {}{} --rate {}{} -o out", shell_word(file),
+      add(fmt::format("shardline serve {} --plan {}{} --rate {}{} -o out", shell_operand(file),
                       shell_word(sharding_text(a.plans.front().point.plan)), set,
                       rate_argument(a.question.rate),
                       copies > 1 ? fmt::format(" --replicas {}", copies) : ""));
     // Its launch files cap requests at the batch: of a rate that is the mean, above which a queue would grow.
     // Those of serve have the caps of the scheduler.
     if (!(a.question.rate > 0))
-      add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_word(file), plan, set,
+      add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_operand(file), plan, set,
                       copies > 1 ? fmt::format(" --copies {}", copies) : ""));
-    add(fmt::format("shardline explain {} --plan {}{}", shell_word(file), plan, set));
+    add(fmt::format("shardline explain {} --plan {}{}", shell_operand(file), plan, set));
   }
   return out;
 }
@@ -306,7 +307,7 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (!a.defaults.gpus_note.empty()) out += wrapped(a.defaults.gpus_note, width, "  ");
   out += "\n";
   if (!a.met) out += emphasised(wrapped(miss_text(a), width, "  "), Emphasis::bad, colours);
-  if (a.plans.empty()) out += reasons_text(a, width);
+  if (a.plans.empty()) out += reasons_text(a, width) + (a.pools ? pools_text(a, width) : "");
   if (!a.plans.empty()) {
     out += table_text(a, width) + "\n" + wrapped(bounds_text(a), width, "  ");
     out += wrapped(certainty_text(a), width, "  ");

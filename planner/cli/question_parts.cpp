@@ -115,7 +115,7 @@ void add_question(Arguments& a, QuestionOptions& o, bool required) {
   a.add("--gpus", o.gpus, "GPUs at most, of all copies (default: a node, eight at most)").range(1, 8192);
   a.add("--nodes", o.nodes, "Nodes at most, in place of --gpus").range(1, 8192);
   a.add("--users", o.users, "Users at once, each with a request, over all copies").range(1, 1'000'000);
-  a.add("--ttl", o.ttl,
+  a.add("--tpot,--ttl", o.ttl,
         "Most time per token of an answer, TPOT of served users and TTL of bare kernels: \"20 ms\"");
   a.add("--ttft", o.ttft, "Most time to the first token, for instance \"2 s\"");
   a.add("--tokens-per-user", o.tokens_per_user, "Least tokens/s of a user, in place of --ttl").positive();

@@ -33,7 +33,7 @@ void declare(Arguments& a, SweepOptions& o) {
       .offers(offered_sweeps)
       .files();
   a.add("-o,--out", o.out, "Folder for frontier.csv, plots and page (none: print only)").output_folder();
-  a.add("--ttl", o.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
+  a.add("--tpot,--ttl", o.ttl, "Your token-to-token latency target, for instance \"20 ms\"");
   a.add("--ttft", o.ttft, "Your time-to-first-token target (prefill, or a workload), for instance \"80 s\"");
   a.add("--tokens-per-user", o.tokens_per_user, "Your target in tokens/s/user").positive();
   a.add("--users", o.users, "Users to serve at once, at least").range(1, 1'000'000);

@@ -77,9 +77,9 @@ std::string question_of(const Named& named, std::size_t n) {
   std::string out = "shardline ";
   out += !named.plans.empty() ? "explain " : in_a_line ? "plan " : "sweep ";
   if (in_a_line)
-    out += named.models.empty() ? "MODEL" : shell_word(nth(named.models, n));
+    out += named.models.empty() ? "MODEL" : shell_operand(nth(named.models, n));
   else
-    out += shell_word(nth(named.scenarios, n));
+    out += shell_operand(nth(named.scenarios, n));
   if (!in_a_line && !named.models.empty() && !named.plans.empty())
     out += " --model " + shell_word(nth(named.models, n));
   if (in_a_line)

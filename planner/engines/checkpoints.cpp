@@ -40,7 +40,7 @@ struct Published {
 // docs/advanced_features/attention_backend.md:139@49e384ce9d. Llama-3.3-70B has the config.json of
 // Llama-3.1-70B (ai-dynamo/aiconfigurator
 // src/aiconfigurator/model_configs/meta-llama--Llama-3.3-70B-Instruct_config.json
-// @f577ab843).
+// @f577ab843), DeepSeek-V3 that of DeepSeek-R1 (the same, deepseek-ai--DeepSeek-V3_config.json @095f58a51).
 // Which matrices: Llama's cards, "only the weights and activations of the linear operators within
 // transformers blocks are quantized"; of Llama-3.1-70B-Instruct-FP8 also hf_quant_config.json as
 // aiconfigurator bundles it
@@ -54,6 +54,7 @@ struct Published {
 constexpr std::array kPublished{
     Published{"deepseek-r1", Dtype::fp8_block, "deepseek-ai/DeepSeek-R1"},
     Published{"deepseek-r1", Dtype::fp4, "nvidia/DeepSeek-R1-FP4", Stored::feed_forward},
+    Published{"deepseek-r1", Dtype::fp8_block, "deepseek-ai/DeepSeek-V3"},
     Published{"deepseek-v3.2", Dtype::fp8_block, "deepseek-ai/DeepSeek-V3.2"},
     Published{"deepseek-v4-flash", Dtype::mxfp4, "deepseek-ai/DeepSeek-V4-Flash", Stored::among_blocks},
     Published{"deepseek-v4-pro", Dtype::mxfp4, "deepseek-ai/DeepSeek-V4-Pro", Stored::among_blocks},

@@ -152,6 +152,19 @@ std::vector<PlannedPoint> around_target(const PlanAnswer& a) {
   return out;
 }
 
+std::optional<PoolPair> best_pair(const PlanAnswer& a) {
+  const PoolPair* most = nullptr;
+  for (const PoolPair& p : a.sweep.pools) {
+    if (p.whole.gpus == 0 || p.whole.gpus > most_pool_gpus(a.study)) continue;
+    const double carried = p.whole_output_per_s_gpu * p.whole.gpus / static_cast<double>(a.question.output);
+    if (users_of(p) < a.question.users || carried < a.question.rate) continue;
+    const bool meets = (!(a.asked.most_time > Seconds(0)) || p.decode.time <= a.asked.most_time) &&
+                       (!(a.asked.most_ttft > Seconds(0)) || p.whole_loop.ttft <= a.asked.most_ttft);
+    if (meets && (most == nullptr || p.whole_output_per_s_gpu > most->whole_output_per_s_gpu)) most = &p;
+  }
+  return most == nullptr ? std::nullopt : std::optional(*most);
+}
+
 bool meets(const PlanAnswer& a) {
   return a.sweep.any() && (!a.asked.has_target() || !a.sweep.meeting.empty());
 }
@@ -289,7 +302,8 @@ void find_plans(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
 }
 
 // Of the checkpoints that store the model in fewer bits than the question does the widest that fits and meets
-// the target, else the widest that fits. One that the engine does not start is left out.
+// the target, else, where no plan of the question's types fits, the widest that fits. One that the engine
+// does not start is left out.
 std::shared_ptr<const PlanAnswer> narrower_that_fits(const PlanAnswer& a, const Catalogs& catalogs,
                                                      const Show& show) {
   const Case& asked = a.study.study;
@@ -306,7 +320,8 @@ std::shared_ptr<const PlanAnswer> narrower_that_fits(const PlanAnswer& a, const 
     try {
       PlanAnswer other = asked_plan(q, catalogs);
       find_plans(other, catalogs, show);
-      if (other.plans.empty() || (out && !other.met)) continue;
+      // Where the question's own types have a plan, others are worth a word if they meet the target.
+      if (other.plans.empty() || ((out || !a.plans.empty()) && !other.met)) continue;
       out = std::make_shared<const PlanAnswer>(std::move(other));
       if (out->met) break;
     } catch (const UserError&) {
@@ -331,14 +346,20 @@ bool carries_some(const PlanAnswer& a) {
 
 }  // namespace
 
+long long users_of(const PoolPair& p) {
+  return p.whole.decode * (p.decode.plan.users() + p.decode.all_waiting());
+}
+
 PlanAnswer answer_plan(const PlanQuestion& q, const Catalogs& catalogs, const Show& show) {
   PlanAnswer out = asked_plan(q, catalogs);
   find_plans(out, catalogs, show);
+  out.pools = best_pair(out);
   if (!out.plans.empty()) simulate_best(out);
   add_idle(out, catalogs);
   const bool other_gpus = !sets_key(q.settings, "gpus");  // the question may be asked of
   if (!out.met && !out.wider && !carries_some(out) && other_gpus) out.wider = wider(out, show);
-  if (out.plans.empty() && takes_checkpoints(q)) out.narrower = narrower_that_fits(out, catalogs, show);
+  if (!out.met && !carries_some(out) && takes_checkpoints(q))
+    out.narrower = narrower_that_fits(out, catalogs, show);
   return out;
 }
 

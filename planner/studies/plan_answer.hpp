@@ -45,6 +45,9 @@ struct WiderPlan {
   int most = 0;  // GPUs that were looked at
 };
 
+/// Users of all replicas of a pair that decode.
+long long users_of(const PoolPair& pair);
+
 struct PlanAnswer {
   PlanQuestion question;
   PlanDefaults defaults;
@@ -57,8 +60,13 @@ struct PlanAnswer {
   bool by_copies = false;           // plans of each number of GPUs were searched for by themselves
   std::optional<BestPlan> best;     // of plans.front()
   std::optional<WiderPlan> wider;   // where none meets it; nothing: no plan fits more GPUs, either
-  /// Where no plan fits: the answer for a published checkpoint of the model in narrower types, of which one
-  /// does; its question names that one as model. Nothing: none is known.
+  /// Pools of their own for prompts and answers, in whole replicas on the GPUs of the question or on those
+  /// that pool_gpus gives to pools, that meet the target for as many users or requests as it has: the pair
+  /// that answers most. Nothing: none does, or nothing is served.
+  std::optional<PoolPair> pools = std::nullopt;
+  /// Where no plan meets the target: the answer for a published checkpoint of the model in narrower types,
+  /// of which one does, or, where no plan fits, fits; its question names that one as model. Nothing: none is
+  /// known.
   std::shared_ptr<const PlanAnswer> narrower = nullptr;
 
   /// GPUs over which rates of all copies are spread: all there are, or of a question with a rate those taken.

@@ -82,13 +82,19 @@ std::vector<Point> meeting(const Study& study, const SweepQuestion& q, const std
                                                        : fewest_gpus(std::move(out));
 }
 
-// The pair of each budget that answers most on the GPUs of both pools, without repetition.
-std::vector<PoolPair> best_pairs(const std::vector<PoolPair>& pairs) {
+// The pair of each budget, and of the target, that answers most on the GPUs of both pools, without
+// repetition.
+std::vector<PoolPair> best_pairs(const std::vector<PoolPair>& pairs, Seconds most_time) {
   std::vector<PoolPair> out;
-  for (const double factor : kBudgets) {
+  if (pairs.empty()) return out;
+  std::vector<Seconds> budgets;
+  for (const double factor : kBudgets) budgets.push_back(pairs.front().decode.time * factor);
+  if (most_time > Seconds(0)) budgets.push_back(most_time);
+  std::sort(budgets.begin(), budgets.end());
+  for (const Seconds budget : budgets) {
     const PoolPair* best = nullptr;
     for (const PoolPair& p : pairs) {
-      if (p.decode.time > pairs.front().decode.time * factor) break;
+      if (p.decode.time > budget) break;
       if (best == nullptr || p.output_per_s_gpu > best->output_per_s_gpu) best = &p;
     }
     if (best != nullptr && (out.empty() || out.back().decode.plan != best->decode.plan)) out.push_back(*best);
@@ -99,7 +105,7 @@ std::vector<PoolPair> best_pairs(const std::vector<PoolPair>& pairs) {
 void find_pools(Study study, const SweepQuestion& q, SweepAnswer& out) {
   const int threads = q.threads;
   study.sweep().search.most_ttft = q.most_ttft;
-  out.pools = best_pairs(pool_pairs(study, threads));
+  out.pools = best_pairs(pool_pairs(study, threads), q.most_time);
   std::vector<Point> decoders;
   for (PoolPair& p : out.pools) {
     fit_whole(study, p);

@@ -25,9 +25,8 @@ def shell(command):
         fail(f"exit {ran.returncode} of {command}: {ran.stderr}")
 
 
-def follow_plan():
-    """A file whose name has all that a shell obeys, in commands that are broken over lines of 80 columns."""
-    saved = "it's a; $HOME `touch ran` 'b' \"c\" and so on.yaml"
+def follow_plan(saved):
+    """Commands that are broken over lines of 80 columns."""
     said = subprocess.run([BINARY, "plan", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "16",
                            "--save", saved], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if said.returncode != 0:
@@ -207,7 +206,8 @@ def main():
         os.chdir(folder)
         scenario, out = "it's small $HOME.yaml", "out put/`x`; 'y' \"z\""
         shutil.copy(f"{GOLDEN}/small.yaml", scenario)
-        follow_plan()
+        follow_plan("it's a; $HOME `touch ran` 'b' \"c\" and so on.yaml")  # all that a shell obeys
+        follow_plan("-rf and so on, a name that is as long as half a line.yaml")  # no option
         follow_saved()
         follow_whole_paths()
         follow_waiting()

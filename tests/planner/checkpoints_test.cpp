@@ -126,10 +126,11 @@ TEST(Checkpoints, P20OneThatIsNamedIsNotReadEither) {
 TEST(Checkpoints, P20ThoseOfAModel) {
   const auto of = [](const char* model) { return published_checkpoints(load_model(model, kCatalog)); };
   const auto r1 = of("deepseek-r1"), llama = of("llama-3.1-70b");
-  ASSERT_EQ(r1.size(), 2u);
+  ASSERT_EQ(r1.size(), 3u);
   EXPECT_EQ(r1[0].repository, "deepseek-ai/DeepSeek-R1");
   EXPECT_TRUE(r1[0].whole);
   EXPECT_EQ(r1[1].repository, "nvidia/DeepSeek-R1-FP4");
+  EXPECT_EQ(r1[2].repository, "deepseek-ai/DeepSeek-V3");
   EXPECT_FALSE(r1[1].whole) << "its attention is in BF16";
   EXPECT_EQ(r1[1].types.attention.weights, Dtype::bf16);
   EXPECT_EQ(r1[1].types.experts.weights, Dtype::fp4);
