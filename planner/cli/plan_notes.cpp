@@ -11,6 +11,7 @@
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/serving/pools.hpp"
+#include "planner/studies/plan_intervals.hpp"
 #include "reports/terminal.hpp"
 
 namespace shardline::cli {
@@ -80,14 +81,20 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
                                gpus_text(most)),
                    width, "  ");
   const WholePools& w = best->whole;
-  return wrapped(
-      fmt::format(
-          "separate pools: {} tokens/s/GPU at TPOT {}, TTFT {} of {}, {} x {} for prompts and {} x {} for "
-          "answers; sweep lists the pairs",
-          three_digits(best->whole_output_per_s_gpu), to_string(best->decode.time, kDigits),
-          to_string(best->whole_loop.ttft, kDigits), users_on(std::to_string(users_of(*best)), w.gpus),
-          w.prefill, best->prefill.plan.gpus(), w.decode, best->decode.plan.gpus()),
-      width, "  ");
+  const bool fitted = !a.study.study.system.calibration.empty();
+  const auto range = [&](const ErrorRange& r) { return fitted ? fmt::format(" ({})", range_text(r)) : ""; };
+  const ErrorTerms& step = a.sweep.pool_decoders.of(best->decode.plan).errors;
+  return wrapped(fmt::format("separate pools: {} tokens/s/GPU{} at TPOT {}{}, TTFT {} of {}, {} x {} for "
+                             "prompts and {} x {} for "
+                             "answers{}; sweep lists the pairs",
+                             three_digits(best->whole_output_per_s_gpu),
+                             range(plan_rate_error(a.study, whole_errors(a.sweep, *best))),
+                             to_string(best->decode.time, kDigits), range(plan_time_error(a.study, step)),
+                             to_string(best->whole_loop.ttft, kDigits),
+                             users_on(std::to_string(users_of(*best)), w.gpus), w.prefill,
+                             best->prefill.plan.gpus(), w.decode, best->decode.plan.gpus(),
+                             fitted ? " (90 %; of TTFT of pairs nothing was measured)" : ""),
+                 width, "  ");
 }
 
 std::string reasons_text(const PlanAnswer& a, std::size_t width) {

@@ -1,6 +1,7 @@
 // studies/explanation, knobs, rivals, purchases, plan_comparison [P24] against what a change must do.
 #include "planner/studies/explanation.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
