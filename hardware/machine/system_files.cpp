@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
 #include <string>
@@ -32,7 +33,9 @@ std::string with_gpu_of(const std::string& found, const std::vector<std::string>
   std::size_t longest = 0;
   for (const std::string& name : names) {
     const std::string gpu = name.substr(0, name.find('-'));
-    if (low.find(gpu) == std::string::npos || gpu.size() < longest) continue;
+    // A Grace Blackwell's GPU is that of its letters behind the G: "B300" of gb300.
+    const bool of_superchip = gpu.starts_with("gb") && low == gpu.substr(1);
+    if ((low.find(gpu) == std::string::npos && !of_superchip) || gpu.size() < longest) continue;
     const std::string rest = name.substr(gpu.size());
     const bool whole = rest == "-hgx" || rest == "-sxm" || rest == "-nvl72";
     if (gpu.size() > longest || whole) best = name;
@@ -41,14 +44,38 @@ std::string with_gpu_of(const std::string& found, const std::vector<std::string>
   return best;
 }
 
+// GPUs that are sold and of which no system of the catalogue is, though letters of its name may be near: H20
+// is no H200. By name and size of their model alone, whatever a vendor writes around it.
+bool is_other_gpu(const std::string& found) {
+  constexpr std::array kOthers{"h20",  "h800", "b100", "l4",  "l20", "l40",
+                               "l40s", "a10",  "a30",  "a40", "v100"};
+  std::string word;
+  for (const char c : found) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) break;  // "H20-SXM", "H20_96GB"
+    word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return std::find(kOthers.begin(), kOthers.end(), word) != kOthers.end();
+}
+
 }  // namespace
 
 std::filesystem::path system_file(const std::string& name_or_path, const std::filesystem::path& catalog_dir) {
   const std::filesystem::path path(name_or_path);
-  if (path.has_parent_path() || path.extension() == ".yaml" || path.extension() == ".yml") return path;
+  std::error_code error;
+  if (path.has_parent_path()) return path;
   const std::vector<std::string> names = system_names(catalog_dir);
-  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+  if (path.extension() == ".yaml" || path.extension() == ".yml") {
+    const auto shipped = name_in_any_case(path.stem().string(), names);
+    if (shipped && std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found)
+      throw UserError({Diagnostic{{},
+                                  fmt::format("cannot read {}: no such file", name_or_path),
+                                  {fmt::format("did you mean {}, a system of the catalogue?", *shipped)}}});
+    return path;
+  }
+  const auto named = name_in_any_case(name_or_path, names);
+  if (!named) {
     std::vector<std::string> details = expected_one_of(name_or_path, names);
+    if (is_other_gpu(name_or_path)) details.resize(1);  // the nearest name is of another GPU
     const std::string near = details.size() == 1 ? with_gpu_of(name_or_path, names) : "";
     if (!near.empty()) details.push_back(fmt::format("did you mean {}?", near));
     if (name_or_path.find(',') != name_or_path.npos)
@@ -56,7 +83,7 @@ std::filesystem::path system_file(const std::string& name_or_path, const std::fi
     details.push_back(details.size() == 1 ? kOwnSystem : "or the path of a .yaml file");
     throw UserError({Diagnostic{{}, "unknown system " + name_or_path, std::move(details)}});
   }
-  return catalog_dir / (name_or_path + ".yaml");
+  return catalog_dir / (*named + ".yaml");
 }
 
 std::vector<std::string> system_names(const std::filesystem::path& catalog_dir) {

@@ -185,9 +185,13 @@ Model load_model(const std::string& name_or_path, const fs::path& catalog_dir, c
   };
   if (plain_name) {
     const auto names = catalog_names(catalog_dir);
-    if (std::binary_search(names.begin(), names.end(), name_or_path)) {
+    std::error_code error;  // a folder of just this name goes before a name in other capitals
+    const auto name = fs::exists(path, error) && !std::binary_search(names.begin(), names.end(), name_or_path)
+                          ? std::nullopt
+                          : name_in_any_case(name_or_path, names);
+    if (name) {
       of_config("a model of the catalogue");
-      return read_model(Document::load(catalog_dir / (name_or_path + ".yaml")));
+      return read_model(Document::load(catalog_dir / (*name + ".yaml")));
     }
   }
   std::error_code error;

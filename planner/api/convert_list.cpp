@@ -54,6 +54,16 @@ std::vector<ListedScenario> scenarios() {
 
 }  // namespace
 
+void nothing_called(const std::string& what, std::vector<std::string> hints) {
+  const std::vector<std::string> names{"models", "systems", "strategies", "options", "scenarios"};
+  const std::string several = what.ends_with("y") ? what.substr(0, what.size() - 1) + "ies" : what + "s";
+  std::vector<std::string> details = expected_one_of(what, names);
+  if (const auto one = name_in_any_case(several, names); one && details.size() == 1)
+    details.push_back("did you mean " + *one + "?");
+  details.insert(details.end(), hints.begin(), hints.end());
+  throw UserError({shardline::Diagnostic{{}, "nothing to list is called " + what, std::move(details)}});
+}
+
 ListResult listed(const std::string& what) {
   ListResult out;
   out.what = what;
@@ -68,11 +78,7 @@ ListResult listed(const std::string& what) {
   else if (what == "scenarios")
     out.scenarios = scenarios();
   else
-    throw UserError({shardline::Diagnostic{
-        {},
-        "nothing to list is called " + what,
-        expected_one_of(
-            what, std::vector<std::string>{"models", "systems", "strategies", "options", "scenarios"})}});
+    nothing_called(what);
   return out;
 }
 

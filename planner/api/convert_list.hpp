@@ -11,4 +11,7 @@ namespace shardline::api {
 /// files.
 ListResult listed(const std::string& what);
 
+/// Throws the UserError of a kind of which nothing is listed: the kinds that there are, the nearest, `hints`.
+[[noreturn]] void nothing_called(const std::string& what, std::vector<std::string> hints = {});
+
 }  // namespace shardline::api

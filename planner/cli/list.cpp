@@ -98,14 +98,14 @@ int run(const ListOptions& o, const Provenance& made_by) {
     print_notes("{}", kind.text());
     return 0;
   }
-  std::vector<std::string> details = expected_one_of(o.what, offered_kinds());
+  std::vector<std::string> details;
   for (const char* of_systems : {"gpus", "gpu", "devices", "hardware", "clusters"}) {
     if (o.what == of_systems) details.emplace_back("GPUs are parts of systems: shardline list systems");
   }
   if (o.what == "engines" || o.what == "engine")
     details.push_back(
         fmt::format("engines are those that --engine takes: {}", fmt::join(offered_engines(), ", ")));
-  throw UserError({Diagnostic{{}, "nothing to list is called " + o.what, std::move(details)}});
+  api::nothing_called(o.what, std::move(details));
 }
 
 }  // namespace

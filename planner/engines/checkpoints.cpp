@@ -120,6 +120,15 @@ bool alike(std::string_view a, std::string_view b) {
                     [&](char x, char y) { return lower(x) == lower(y); });
 }
 
+// Meta's repositories of Llama 3.1 were named Meta-Llama-3.1-...; Hugging Face leads from the one name to the
+// other (oumi-ai/oumi pull request 1357).
+std::string present_name(const std::string& repository) {
+  constexpr std::string_view kFormer = "meta-llama/Meta-Llama-3.1-", kPresent = "meta-llama/Llama-3.1-";
+  const bool former = repository.size() > kFormer.size() &&
+                      alike(std::string_view(repository).substr(0, kFormer.size()), kFormer);
+  return former ? std::string(kPresent) + repository.substr(kFormer.size()) : repository;
+}
+
 std::string with_own_files(const std::string& repository) {
   return fmt::format(
       "give its files: hf download {} config.json hf_quant_config.json --local-dir DIR, then ./DIR (hf auth "
@@ -210,7 +219,8 @@ bool names_checkpoint(const std::string& assumed) {
   return !assumed.empty() && !assumed.starts_with(kTypesOf);
 }
 
-Model published_model(const std::string& repository, const std::filesystem::path& catalog_dir) {
+Model published_model(const std::string& asked, const std::filesystem::path& catalog_dir) {
+  const std::string repository = present_name(asked);
   const auto same = [&](std::string_view other) { return alike(other, repository); };
   std::vector<std::string> known;
   for (const Published& p : kPublished) {
@@ -243,7 +253,7 @@ Model published_model(const std::string& repository, const std::filesystem::path
   throw UserError({Diagnostic{
       {},
       fmt::format("unknown model {}: no such folder, and no configuration of such a repository is known here",
-                  repository),
+                  asked),
       details}});
 }
 
@@ -251,9 +261,11 @@ std::vector<std::string> repositories_begun_by(const std::string& name) {
   constexpr std::size_t kShortest = 6;  // "llama" alone begins most of them
   std::vector<std::string> out;
   if (name.size() < kShortest) return out;
+  const std::string present =
+      present_name("meta-llama/" + name).substr(std::string_view("meta-llama/").size());
   for (const Published& p : kPublished) {
     const std::string_view own = p.repository.substr(p.repository.find('/') + 1);
-    if (p.matrices != Stored::unknown && alike(own.substr(0, name.size()), name))
+    if (p.matrices != Stored::unknown && alike(own.substr(0, present.size()), present))
       out.emplace_back(p.repository);
   }
   return out;

@@ -58,4 +58,8 @@ bool same_engine(std::string_view a, std::string_view b) {
   return letters(a) == letters(b);
 }
 
+EngineProfile load_engine(const EngineName& engine, const std::filesystem::path& folder) {
+  return load_engine(engine.name, engine.version, folder);
+}
+
 }  // namespace shardline

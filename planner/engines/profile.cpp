@@ -372,8 +372,10 @@ EngineProfile load_engine(const std::string& name, const std::string& version,
   if (same_engine(name, kIdealEngine) && !version.empty())
     throw UserError("ideal has no versions: it is bare kernels, expected engine: ideal");
   std::vector<std::string> names, versions;
+  std::string titled;  // the engine whose title begins as the name does: "tensorrt" of TensorRT-LLM
   for (const auto& file : files_of(folder)) {
     const auto p = engine_in(file);
+    if (name.size() > 2 && same_engine(name, p->title.substr(0, name.size()))) titled = p->name;
     const bool meant = same_engine(name, p->name) || same_engine(name, p->title);
     if (meant && (version.empty() || p->version == version)) return *p;
     names.push_back(p->name);
@@ -388,12 +390,9 @@ EngineProfile load_engine(const std::string& name, const std::string& version,
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   std::vector<std::string> details = expected_one_of(name, names);
+  if (details.size() == 1 && !titled.empty()) details.push_back(fmt::format("did you mean {}?", titled));
   if (name.find(',') != name.npos) details.emplace_back("one at a time: ask for each by itself");
   throw UserError({Diagnostic{{}, "unknown engine " + name, std::move(details)}});
-}
-
-EngineProfile load_engine(const EngineName& engine, const std::filesystem::path& folder) {
-  return load_engine(engine.name, engine.version, folder);
 }
 
 }  // namespace shardline

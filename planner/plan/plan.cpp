@@ -83,6 +83,8 @@ const Option* option_of(const Strategy& s, std::string_view key) {
   std::vector<std::string> details = expected_one_of(key, names);
   if (key == "tp" || key == "tensor_parallel_size")
     details.emplace_back("tp of engines is tpa=8,tpf=8 here: of attention and of the FFN");
+  if (key == "bs" || key == "batch_size" || key == "max_batch_size" || key == "users")
+    details.emplace_back("requests of an attention group are batch=16 here");
   fail(key, fmt::format("plan \"{}\": unknown key \"{}\"", whole, key), std::move(details));
 }
 

@@ -186,6 +186,20 @@ void refuse_other_documents(const Reader& root) {
     other_document(root, "a system", fmt::format("name it in a scenario: system: {}", file));
 }
 
+bool is_one_type(const Reader& precision) {
+  if (!precision.is_scalar()) return false;
+  precision.fault(fmt::format("precision: expected a mapping, found {}", precision.text()),
+                  {"types are said for each part, for instance precision: {weights: fp8, kv: fp8}"});
+  return true;
+}
+
+bool is_one_model(const Reader& models) {
+  if (!models.is_map()) return false;
+  models.fault("models: expected a sequence, found a mapping",
+               {"models are a list of names: models: [llama-3.1-8b]"});
+  return true;
+}
+
 std::vector<std::string> instead_of(std::string_view key) {
   std::vector<std::string> known = said_as(kKeys, key, "a scenario says");
   const std::string name = plain(std::string(key));

@@ -16,6 +16,11 @@ void refuse_other_documents(const Reader& root);
 /// none of those.
 std::vector<std::string> instead_of(std::string_view key);
 
+/// Whether `precision` is one type ("fp8") and `models` a mapping ({name: x}), which is then told with the
+/// form that they have.
+bool is_one_type(const Reader& precision);
+bool is_one_model(const Reader& models);
+
 /// The same of keys inside workload, constraints, degrees and precision.
 std::vector<std::string> instead_in_workload(std::string_view key);
 std::vector<std::string> instead_in_constraints(std::string_view key);

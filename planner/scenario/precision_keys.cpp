@@ -196,6 +196,7 @@ Precision precision_of(const PrecisionKeys& k, const Model& model, const System&
 PrecisionKeys read_precision(const Reader& r) {
   PrecisionKeys out;
   out.faulty = !r.is_map();
+  if (is_one_type(r)) return out;
   for (const Key& key : kKeys) {
     const auto v = r.find(key.name);
     if (!v) continue;

@@ -27,7 +27,6 @@
 namespace shardline {
 
 using scenario_parts::choice;
-using scenario_parts::load_at;
 
 namespace {
 
@@ -76,6 +75,7 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
 std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs, bool by_engine) {
   std::vector<Model> models;
   constexpr std::size_t kMost = 256;
+  if (scenario_parts::is_one_model(list)) return models;
   if (const std::size_t n = list.is_sequence() ? list.items().size() : 1; n == 0 || n > kMost) {
     list.fault(n == 0 ? "models is empty" : fmt::format("{} models: more than {}", n, kMost),
                {"expected a list of models"});
@@ -94,7 +94,7 @@ std::vector<Model> read_models(const Reader& list, const Catalogs& catalogs, boo
     const bool twice = std::find(named.begin(), named.end(), at.text()) != named.end();
     if (twice) at.fault("model " + at.text() + " is listed twice");
     named.push_back(at.text());
-    if (auto m = load_at(at, [&](const std::string& given) {
+    if (auto m = scenario_parts::load_at(at, [&](const std::string& given) {
           const std::string name = without_address(given);
           Model loaded = !as && looks_like_repository(name)
                              ? published_model(name, catalogs.models)
@@ -277,7 +277,7 @@ void refuse_what_sweeps_have(const Reader& root, const std::optional<Reader>& co
 
 std::optional<System> read_system_of(const Reader& root, const Catalogs& catalogs, const Overrides& overrides,
                                      std::vector<Diagnostic>& faults) {
-  return load_at(root.at("system"), [&](const std::string& name) {
+  return scenario_parts::load_at(root.at("system"), [&](const std::string& name) {
     return scenario_parts::load_set_system(name, catalogs, overrides, faults);
   });
 }

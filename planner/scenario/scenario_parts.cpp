@@ -41,6 +41,34 @@ std::vector<int> read_token_counts(const Reader& r, int lowest, int highest) {
 
 namespace {
 
+// Whether a value is a range in words, "1-64" and "8 to 64", or asks for all there are; then it is told.
+bool told_of_ranges(const Reader& r) {
+  const std::string text = r.is_scalar() ? r.text() : "";
+  for (const std::string_view all : {"all", "any", "auto", "max"}) {
+    if (text != all) continue;
+    r.fault(
+        fmt::format("{}: expected an integer or a list of them, found {}", r.path(), text),
+        {"all of a range are written {from: 1, to: 64}, its powers of two {from: 1, to: 64, step: double}"});
+    return true;
+  }
+  const std::size_t digits = text.find_first_not_of("0123456789");
+  if (digits == 0 || digits == std::string::npos) return false;
+  std::string_view rest = std::string_view(text).substr(digits);
+  for (const std::string_view sign : {"-", "..", ":", " to "}) {
+    if (!rest.starts_with(sign)) continue;
+    rest.remove_prefix(sign.size());
+    if (rest.starts_with('.')) rest.remove_prefix(1);  // "1...64"
+    if (rest.empty() || rest.find_first_not_of("0123456789") != std::string_view::npos) return false;
+    const std::string_view from = std::string_view(text).substr(0, digits);
+    r.fault(fmt::format("{}: expected an integer or a list of them, found {}", r.path(), text),
+            {fmt::format("a range is written {{from: {0}, to: {1}}}, its powers of two {{from: {0}, to: {1}, "
+                         "step: double}}",
+                         from, rest)});
+    return true;
+  }
+  return false;
+}
+
 // Whether a value is several numbers without the brackets of a list, "64,128" and "64 128"; then it is told.
 bool told_of_brackets(const Reader& r) {
   constexpr const char* kDigits = "0123456789";
@@ -90,7 +118,8 @@ std::vector<int> read_counts(const Reader& r, int highest, int lowest) {
     r.no_other_keys();
     for (int n = from; n <= to; n = doubles ? 2 * n : n + step) out.push_back(n);
   } else {
-    out.push_back(told_of_brackets(r) ? lowest : static_cast<int>(r.integer(lowest, highest)));
+    out.push_back(told_of_brackets(r) || told_of_ranges(r) ? lowest
+                                                           : static_cast<int>(r.integer(lowest, highest)));
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());

@@ -49,8 +49,7 @@ void refuse_other_things(const std::string& name, const Catalogs& catalogs) {
   std::error_code error;
   const bool folder = std::filesystem::is_directory(name, error);
   const std::vector<std::string> models = catalog_names(catalogs.models);
-  if (std::find(models.begin(), models.end(), name) != models.end() ||
-      looks_like_repository(without_address(name)) ||
+  if (name_in_any_case(name, models) || looks_like_repository(without_address(name)) ||
       (folder && std::filesystem::exists(std::filesystem::path(name) / "config.json", error)))
     throw UserError(
         {Diagnostic{{},

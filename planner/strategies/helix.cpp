@@ -80,7 +80,7 @@ std::optional<std::string> check(const Case& c, const Plan& p) {
   if (c.batch.prefills() && c.kernels.attention == AttentionKernel::eager)
     return "kernels.attention: eager is not for helix, whose prefills have shards to merge";
   if (has_latents(c.model) && p[kValueUp] == ValueUpOption::none)
-    return "helix needs value_up (before or after) under MLA";
+    return "helix needs value_up under MLA: value_up=before or value_up=after";
   return std::nullopt;
 }
 

@@ -69,6 +69,22 @@ UserError tagged(const std::string& name, const std::string& untagged, const Cat
   return UserError({std::move(d)});
 }
 
+// Of "llama-3.1-8b-fp8", a model of the catalogue with a type behind its name: the checkpoint of that type,
+// or where none is known the setting; empty: it is none.
+std::string quantised_model(const std::string& asked, const Catalogs& catalogs) {
+  const auto quantised = quantised_name(asked);
+  if (!quantised) return "";
+  const auto name = name_in_any_case(quantised->base, catalog_names(catalogs.models));
+  if (!name) return "";
+  const auto known = published_checkpoints(load_model(*name, catalogs.models));
+  const auto of_type = std::find_if(known.begin(), known.end(), [&](const PublishedCheckpoint& p) {
+    return p.whole && std::string_view(to_string(p.type)).starts_with(quantised->here);
+  });
+  if (of_type != known.end()) return fmt::format("did you mean {}?", of_type->repository);
+  return fmt::format("did you mean {} {}?", *name,
+                     argument_given("set", "precision.weights=" + quantised->here));
+}
+
 Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
   if (q.as.empty() && looks_like_repository(q.model)) return published_model(q.model, catalogs.models);
   try {
@@ -80,7 +96,8 @@ Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
       throw tagged(q.model, untagged, catalogs);
     // The name of a repository without its owner is nearer than any name of the catalogue.
     const std::vector<std::string> meant = repositories_begun_by(q.model);
-    if (meant.empty() || e.diagnostics().size() != 1) throw;
+    const std::string typed = meant.empty() ? quantised_model(q.model, catalogs) : "";
+    if ((meant.empty() && typed.empty()) || e.diagnostics().size() != 1) throw;
     const auto said = [](const std::string& line) { return line.starts_with("did you mean"); };
     const auto& known = e.diagnostics().front().details;
     if (meant.size() > 1 && std::any_of(known.begin(), known.end(), said)) throw;
@@ -88,9 +105,10 @@ Model model_of(const PlanQuestion& q, const Catalogs& catalogs) {
     std::erase_if(fault.details, [&](const std::string& line) {
       return said(line) || line.starts_with("the catalogue has none");
     });
-    fault.details.insert(
-        fault.details.end() - (fault.details.empty() ? 0 : 1),
-        fmt::format("did you mean {}{}?", meant.size() > 1 ? "one of " : "", fmt::join(meant, ", ")));
+    fault.details.insert(fault.details.end() - (fault.details.empty() ? 0 : 1),
+                         !typed.empty() ? typed
+                                        : fmt::format("did you mean {}{}?", meant.size() > 1 ? "one of " : "",
+                                                      fmt::join(meant, ", ")));
     throw UserError({fault});
   }
 }

@@ -313,6 +313,15 @@ std::string nearest_name(std::string_view found, std::span<const std::string> na
   return within;
 }
 
+std::optional<std::string> name_in_any_case(std::string_view found, std::span<const std::string> names) {
+  if (std::find(names.begin(), names.end(), found) != names.end()) return std::string(found);
+  const auto same = [&](const std::string& name) {
+    return name.size() == found.size() && lower(name) == lower(found);
+  };
+  const auto at = std::find_if(names.begin(), names.end(), same);
+  return at == names.end() ? std::nullopt : std::optional(*at);
+}
+
 namespace {
 
 std::string letters_of(std::string_view text) {

@@ -2,6 +2,7 @@
 // results, not errors, and do not pass through here.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -48,6 +49,9 @@ class UserError : public std::runtime_error {
 /// The one of `names` that has all parts of `name` between signs and fewest others (llama-3.1-70b of
 /// llama3-70b), else the nearest within a third of its length in edits (transpositions count one), or empty.
 std::string nearest_name(std::string_view name, std::span<const std::string> names);
+
+/// The name of the list that `found` is, or is but for capitals; nothing: neither.
+std::optional<std::string> name_in_any_case(std::string_view found, std::span<const std::string> names);
 
 /// "expected one of: a, b, c" and, where a name is near, "did you mean b?".
 std::vector<std::string> expected_one_of(std::string_view found, std::span<const std::string> names);
