@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/api/argument_keys.hpp"
 #include "planner/api/convert.hpp"
 #include "planner/api/convert_deployment.hpp"
 #include "planner/api/convert_explain.hpp"
@@ -28,11 +29,14 @@ namespace shardline::api {
 
 namespace {
 
-// Places in settings, which have the name of the program's option.
+// Places in settings, which have the name of the program's option; arguments that are at fault by their
+// names.
 std::vector<shardline::Diagnostic> of_library(std::span<const shardline::Diagnostic> diagnostics) {
   std::vector<shardline::Diagnostic> out(diagnostics.begin(), diagnostics.end());
-  for (shardline::Diagnostic& d : out)
+  for (shardline::Diagnostic& d : out) {
     if (d.where.file == kSettingOrigin) d.where.file = argument_name("set");
+    if (d.where.file.empty() && d.where.key.empty()) d.where.key = argument_in(d.what);
+  }
   return out;
 }
 

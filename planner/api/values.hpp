@@ -76,7 +76,7 @@ struct Fields<Diagnostic> {
     field("column", &Diagnostic::column, "from 1; 0 likewise");
     field("key", &Diagnostic::key,
           "path of the key at fault (`workload.input`, `gpus[2]`; of a missing one its own), column of a "
-          "table, key of a plan's text; empty: of none");
+          "table, key of a plan's text, name of an argument; empty: of none");
     field("message", &Diagnostic::message, "what is wrong");
     field("details", &Diagnostic::details, "what was expected, the nearest valid name");
   }

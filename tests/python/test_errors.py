@@ -111,6 +111,30 @@ def test_bad_arguments_are_bad_input(folder, ask, text):
 
 
 @pytest.mark.parametrize(
+    "ask, key",
+    [
+        (lambda: ask_plan(gpus=999), "gpus"),
+        (lambda: ask_plan(system="h300-hgx"), "system"),
+        (lambda: shardline.plan("llama-3.1-9b", system="h100-hgx", input="8K"), "model"),
+        (lambda: ask_plan(engine="vlm"), "engine"),
+        (lambda: ask_plan(engine="vllm 0.0.1"), "engine"),
+        (lambda: ask_plan(users=0), "users"),
+        (lambda: ask_plan(gpu_hour=-1), "gpu_hour"),
+        (lambda: shardline.sweep("small.yaml", ttl="20"), "ttl"),
+        (lambda: shardline.sweep("small.yaml", tokens_per_user=0), "tokens_per_user"),
+        (lambda: shardline.sweep("helix_gb200"), "scenario"),
+        (lambda: ask_serve(prefill_replicas=0), "prefill_replicas"),
+        (lambda: ask_serve(requests=-1), "requests"),
+    ],
+)
+def test_faults_of_arguments_name_them(folder, ask, key):
+    with pytest.raises(shardline.BadInput) as raised:
+        ask()
+    assert raised.value.key == key, str(raised.value)
+    assert raised.value.file == ""
+
+
+@pytest.mark.parametrize(
     "ask, text",
     [
         (lambda: shardline.sweep("small.yaml", ttl=[1]), 'ttl: expected a time in seconds, or with its unit as "20 ms", found [1]'),

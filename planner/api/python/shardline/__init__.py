@@ -36,7 +36,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Union
 
 from . import _arguments as _given
 from . import _line, _results, _shardline
-from ._errors import BadInput, Error, InternalError, Interrupted, NoPlan
+from ._errors import BadInput, Error, InternalError, Interrupted, NoPlan, of_argument
 from ._results import *  # noqa: F403
 from ._results import (
     CompareQuestion,
@@ -343,7 +343,9 @@ def _asked(call: Dict[str, Any], plans: Sequence[str], wanted: int) -> _Asked:
     answer = _answer_of_line(call)
     if answer is None:
         if not plans:
-            raise BadInput("plan is required with a scenario, or a question of one line: model, system and input")
+            raise of_argument(
+                "plan", "plan is required with a scenario, or a question of one line: model, system and input"
+            )
         return _Asked(call["scenario"], call["scenario_text"], call["model"], call["set"], plans, None)
     beside = _line.settings_beside(answer.scenario_text)  # of a line the text has the others
     if answer is call["scenario"]:
@@ -369,7 +371,9 @@ def _answer_of_line(call: Dict[str, Any]) -> Optional[PlanResult]:
         raise BadInput("a question of one line names a model alone, without a scenario")
     for name in ("system", "input"):
         if name not in given:
-            raise BadInput(f"{name} is missing: a question of one line has system and input, a scenario neither")
+            raise of_argument(
+                name, f"{name} is missing: a question of one line has system and input, a scenario neither"
+            )
     return plan(scenario or call["model"], **{name: call[name] for name in (*_LINE, *_RUN)})
 
 
@@ -666,7 +670,7 @@ def compare(
             does not fit is an answer (``fits``).
     """
     if isinstance(plan, str):
-        raise BadInput(f"plan {plan!r}: expected the texts of two plans")
+        raise of_argument("plan", f"plan {plan!r}: expected the texts of two plans")
     asked = _asked(locals(), _given.texts("plan", plan, "of two plans"), 2)
     question = CompareQuestion(
         scenario=_given.path("scenario", asked.scenario),

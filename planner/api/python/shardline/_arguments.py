@@ -10,7 +10,7 @@ import re
 from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence, Tuple, TypeVar, cast
 
 from . import _shardline
-from ._errors import BadInput
+from ._errors import of_argument
 
 
 # What is shown of a value, and how many texts there may be of an argument.
@@ -86,7 +86,7 @@ def whole(name: str, value: Any) -> int:
 
 def _of_64_bits(name: str, value: int) -> int:
     if not -(2**63) <= value < 2**63:
-        raise BadInput(f"{name} {value}: expected a number of 64 bits")
+        raise of_argument(name, f"{name} {value}: expected a number of 64 bits")
     return value
 
 
@@ -123,7 +123,7 @@ def texts(name: str, value: Any, expected: str) -> Tuple[str, ...]:
     except TypeError:
         _wrong(name, f"texts, {expected}", value)
     if len(items) > _MOST:
-        raise BadInput(f"{name}: more than {_MOST} texts")
+        raise of_argument(name, f"{name}: more than {_MOST} texts")
     return tuple(text(name, item, f"texts, {expected}") for item in items)
 
 
@@ -176,14 +176,14 @@ def size(name: str, value: Any) -> float:
         return _shardline.bytes(name, value)
     bytes_ = number(name, value, 'a number of bytes, or a text as "16 GB"')
     if bytes_ is None or not bytes_ > 0:
-        raise BadInput(f"{name} {value}: expected a positive size")
+        raise of_argument(name, f"{name} {value}: expected a positive size")
     return bytes_
 
 
 def positive(name: str, value: Any) -> Optional[float]:
     found = number(name, value)
     if found is not None and not found > 0:
-        raise BadInput(f"{name} {value}: expected a positive number")
+        raise of_argument(name, f"{name} {value}: expected a positive number")
     return found
 
 

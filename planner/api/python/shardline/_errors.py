@@ -37,12 +37,17 @@ class Error(Exception):
 
     @property
     def key(self) -> str:
-        """Path of the key of the first fault, for instance ``workload.input``; empty where it is of none."""
+        """Of the first fault the path of its key, for instance ``workload.input``, or the argument; empty: neither."""
         return self.diagnostics[0].key if self.diagnostics else ""
 
 
 class BadInput(Error, ValueError):
     """Of an argument, or of a file that it names: exit code 2 of the program."""
+
+
+def of_argument(name: str, text: str) -> BadInput:
+    """The fault of the argument ``name``, in a text of no file."""
+    return BadInput(text, [Diagnostic(file="", line=0, column=0, key=name, message=text, details=())])
 
 
 class NoPlan(Error):
