@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 #include <span>
+#include <system_error>
 
 #include "reports/terminal.hpp"
 
@@ -257,10 +258,29 @@ Progress::Progress(std::string what, bool enabled, std::string unit)
       unit_(std::move(unit)),
       enabled_(enabled),
       start_(std::chrono::steady_clock::now()),
-      last_(start_) {}
+      first_(start_),
+      last_(start_) {
+  if (!enabled_) return;
+  try {
+    waiting_ = std::jthread([this](const std::stop_token& stop) { wait_for_first(stop); });
+  } catch (const std::system_error&) {  // no thread is to be had: then the first steps are not told of
+  }
+}
 
 Progress::~Progress() {
+  waiting_ = {};
   if (shown_) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::wait_for_first(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, stop, std::chrono::seconds(1), [this] { return first_done_ > 0; })) {
+    if (stop.stop_requested()) return;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    std::fputs(fmt::format("\r\033[K{}: at the first {} for {:.0f} s", what_, unit_, seconds).c_str(),
+               stderr);
+    shown_ = true;
+  }
 }
 
 bool Progress::tells_time_left(double seconds, std::uint64_t done, std::uint64_t total) {
@@ -273,16 +293,26 @@ bool Progress::tells_time_left(double seconds, std::uint64_t done, std::uint64_t
 void Progress::show(std::uint64_t done, std::uint64_t total) {
   if (!enabled_ || done == 0 || total == 0) return;
   done = std::min(done, total);
+  const std::lock_guard lock(mutex_);
   const auto now = std::chrono::steady_clock::now();
+  if (first_done_ == 0) {
+    first_done_ = done;
+    first_ = now;
+    changed_.notify_all();
+  }
   if (now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
-  const double rate = static_cast<double>(done) / seconds;
+  const auto since = [&](std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration<double>(now - then).count();
+  };
+  const std::uint64_t later = done - std::min(done, first_done_);
+  const bool told = tells_time_left(since(first_), later, total);
+  const double rate = told && later > 0 ? static_cast<double>(later) / since(first_)
+                                        : static_cast<double>(done) / since(start_);
   constexpr int kWidth = 24;
   const auto filled = static_cast<std::size_t>(kWidth * done / total);
-  const std::string left = tells_time_left(seconds, done, total)
-                               ? fmt::format(", {:.0f} s left", static_cast<double>(total - done) / rate)
-                               : "";
+  const std::string left =
+      told ? fmt::format(", {:.0f} s left", static_cast<double>(total - done) / rate) : "";
   std::fputs(fmt::format("\r\033[K{} [{}{}] {}/{} {}, {:.0f} {}/s{}", what_, std::string(filled, '#'),
                          std::string(kWidth - filled, '.'), done, total, unit_, rate, unit_, left)
                  .c_str(),

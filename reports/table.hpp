@@ -2,12 +2,15 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,17 +48,22 @@ class Progress {
   /// At most ten times a second.
   void show(std::uint64_t done, std::uint64_t total);
   static bool terminal();
-  /// Whether the time that is left is said yet, of work that began `seconds` ago: the first steps hold what
-  /// is done once (tables that later steps find filled), so that their pace says little of the rest. It is
-  /// said after a second, of which at least a hundredth of the steps is known, or after ten seconds in any
-  /// case.
+  /// Whether the time that is left is said yet, of `done` steps in `seconds`: after a second, in which at
+  /// least a hundredth of the steps was done, or after ten seconds in any case.
   static bool tells_time_left(double seconds, std::uint64_t done, std::uint64_t total);
 
  private:
+  void wait_for_first(const std::stop_token& stop);
+
   std::string what_, unit_;
   bool enabled_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
   bool shown_ = false;
-  std::chrono::steady_clock::time_point start_, last_;
+  std::uint64_t first_done_ = 0;  // steps of the first that was told: they hold what is done once (tables
+                                  // that later steps find filled), and their pace says little of the rest
+  std::chrono::steady_clock::time_point start_, first_, last_;
+  std::jthread waiting_;  // says that the first steps are under way where they take longer than a second
 };
 
 /// The same of work whose size becomes known as its parts begin, done by any threads.

@@ -105,7 +105,18 @@ TEST(Progress, ShowsBarRateAndTimeLeftAndClearsTheLine) {
   EXPECT_NE(out.find("\r\033[Ksearch [####....................] 2/10 plans, "), std::string::npos) << out;
   EXPECT_NE(out.find(" plans/s\r\033[Ksearch [############............] 5/10 plans, "), std::string::npos)
       << out;
-  EXPECT_NE(out.find(" plans/s, 1 s left"), std::string::npos) << out;
+  EXPECT_NE(out.find(" plans/s, 2 s left"), std::string::npos) << out;  // 3 in the second behind the first 2
+  EXPECT_TRUE(out.ends_with("\r\033[K"));
+}
+
+// The first plans of a search may take seconds, in which nothing else is told.
+TEST(Progress, FirstStepsThatTakeLongAreTold) {
+  const std::string out = error_output([] {
+    Progress p("search", true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    p.show(2, 10);
+  });
+  EXPECT_TRUE(out.starts_with("\r\033[Ksearch: at the first plans for 1 s\r\033[Ksearch [####")) << out;
   EXPECT_TRUE(out.ends_with("\r\033[K"));
 }
 
