@@ -2,7 +2,7 @@
 // {name, text: plan -> cell, key: plan -> what to sort by, left: whether it holds words, below: whether it
 // stands below the one before, in the same cells}
 const head = [];
-let sortBy = null, sortDown = false;
+let sortBy = null, sortDown = false, sorted = false;  // sorted: by somebody who pressed a column
 
 function makeHead() {
   const shares = [['extrapolated', 'extrapolated'], ['assumed', 'assumed']];
@@ -31,6 +31,7 @@ function makeHead() {
     column.button = th.appendChild(button('', '', () => {
       sortDown = sortBy === column ? !sortDown : false;
       sortBy = column;
+      sorted = true;
       table();
     }));
     column.button.append(breakable('span', column.name));
@@ -71,8 +72,12 @@ function table() {
       b === null                  ? -1 :
                                     (a < b ? -1 : 1) * (sortDown ? -1 : 1);
   const focused = document.activeElement && document.activeElement.dataset.plan;
+  const missed = p =>
+      Number(!sorted && p.meets === 'misses');  // who asks with a target looks for what meets it
   byId('rows').replaceChildren(
-      ...frontier(shown).sort((a, b) => order(sortBy.key(a), sortBy.key(b))).map(row));
+      ...frontier(shown)
+          .sort((a, b) => missed(a) - missed(b) || order(sortBy.key(a), sortBy.key(b)))
+          .map(row));
   if (focused !== undefined) {  // a row that was made anew keeps the focus
     const again = document.querySelector('#rows button[data-plan="' + focused + '"]');
     if (again) again.focus();

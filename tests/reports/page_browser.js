@@ -122,6 +122,12 @@ async function tableAndFilters(browser) {
           ' many: counted(), all: raw.points.length};');
   expect('the table is the frontier', same(start.shown, start.best), start);
   expect('all plans are counted', start.many === start.all, start.many);
+  const opened = await inPage(browser, `
+    const met = p => raw.target.every(t => t.most ? p[6][t.column] <= t.value : p[6][t.column] >= t.value);
+    return plansOfTable().map(plan => met(raw.points.find(p => p[1] === plan)));`);
+  expect(
+      'plans that meet the target come first',
+      !opened.includes(true) || !opened.slice(0, opened.lastIndexOf(true)).includes(false), opened);
   const filtered = await inPage(browser, `
     const out = [];
     raw.columns.forEach((column, c) => {
