@@ -15,6 +15,7 @@
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/replica_failures.hpp"
 #include "planner/studies/simulated_plan.hpp"
+#include "planner/studies/sized_trace.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
@@ -44,7 +45,9 @@ Plan best_of(const PlanAnswer& answer) {
 }
 
 shardline::PlanQuestion line_of(const ServeQuestion& q, RunOptions o, const Catalogs& catalogs) {
-  if (o.engine.empty()) o.engine = "vllm";
+  // A plan of prompts and one of answers are of one engine, which nobody measured as a pair: vLLM hands over
+  // most.
+  if (o.engine.empty() && !q.prefill.empty()) o.engine = "vllm";
   PlanQuestion line;
   line.model = q.model;
   line.system = q.system;
@@ -57,6 +60,7 @@ shardline::PlanQuestion line_of(const ServeQuestion& q, RunOptions o, const Cata
   line.least_tokens_per_s_user = q.least_tokens_per_s_user;
   line.most_ttft_s = q.most_ttft_s;
   line.read_as = q.read_as;
+  line.knobs = q.knobs;
   shardline::PlanQuestion question = plan_question_of(line, o, catalogs);
   if (question.prefill()) throw UserError(argument_name("output") + " is missing: requests are answered");
   return question;
@@ -235,6 +239,18 @@ void require_consistent(const ServiceQuestion& q, bool asked_think) {
         argument_name("rate"), argument_name("users"), argument_name("trace"), argument_name("slo")));
 }
 
+// Of a line that leaves lengths to its trace: the means of the trace, by which the best plan is found.
+ServeQuestion with_lengths(ServeQuestion asked, std::uint64_t requests, const Progress& progress) {
+  if (!asked.trace || asked.trace->empty() || (asked.input_tokens > 0 && asked.output_tokens > 0))
+    return asked;
+  const TraceSize size = size_of(*asked.trace, requests, progress);
+  const auto mean = [](double tokens) { return std::max(1LL, std::llround(tokens)); };
+  if (asked.input_tokens <= 0) asked.input_tokens = mean(size.input);
+  if (asked.output_tokens <= 0)
+    asked.output_tokens = std::max(2LL, mean(size.output));  // 1 is a prefill alone
+  return asked;
+}
+
 }  // namespace
 
 ServiceQuestion asked_load(const ServeQuestion& asked) {
@@ -251,12 +267,13 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
   if (!named && asked.system.empty())
     throw UserError(argument_name("system") +
                     " is missing: without a scenario a model is served on a system");
-  if (!named && asked.input_tokens <= 0)
+  if (!named && asked.input_tokens <= 0 && asked.trace.value_or("").empty())
     throw UserError(fmt::format("{0} is missing: requests of a line have a length, for instance {1} and {2}",
                                 argument_name("input"), argument_given("input", "8K"),
                                 argument_given("output", "512")));
   ServiceQuestion question = asked_load(asked);  // faults before a search
-  StudyAndPlan on = named ? of_scenario(asked, o) : of_line(asked, o, progress);
+  StudyAndPlan on =
+      named ? of_scenario(asked, o) : of_line(with_lengths(asked, question.requests, progress), o, progress);
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
   question.plan = on.plan;
   if (!asked.prefill.empty()) {

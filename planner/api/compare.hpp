@@ -101,7 +101,7 @@ struct CompareResult {
 template <>
 struct Fields<CompareResult> {
   static constexpr const char* name = "CompareResult";
-  static constexpr const char* schema = "shardline.compare/1";
+  static constexpr const char* schema = "shardline.compare/2";
   static constexpr const char* about = "What `shardline compare` answers.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {

@@ -24,11 +24,7 @@ template <class To>
 void set_time(const Study& study, const PlanTimes& t, To& to) {
   const Estimate time = estimate(t.time().value, error_of(study, t));
   if (study.study.batch.kind() == StepKind::prefill) {
-    if constexpr (std::is_same_v<decltype(to.ttft_s), std::optional<double>>) {
-      to.ttft_s = time.value;
-    } else {
-      to.ttft_s = time;
-    }
+    to.ttft_s = time;
   } else {
     (t.served() ? to.tpot_s : to.ttl_s) = time;
   }
@@ -74,10 +70,13 @@ Purchase purchase_of(const Study& study, const shardline::Purchase& p) {
   if (!p.times) return out;
   out.users = p.times->users;
   set_time(study, *p.times, out);
-  if (p.times->served()) out.ttft_s = p.times->ttft.value;
-  out.tokens_per_s_gpu = p.times->tokens_per_s_gpu;
+  if (p.times->served()) {
+    const auto error = ttft_error(study, *p.times);
+    out.ttft_s = error ? estimate(p.times->ttft.value, *error) : Estimate{p.times->ttft.value};
+  }
+  out.tokens_per_s_gpu = estimate(p.times->tokens_per_s_gpu, rate_error(study, *p.times));
   out.time_ratio = ratio_of(p.time_ratio, p.band);
-  out.tokens_per_s_gpu_ratio = p.rate_ratio;
+  out.tokens_per_s_gpu_ratio = ratio_of(p.rate_ratio, {-p.band.high, -p.band.low});
   out.extrapolated = p.times->extrapolated;
   return out;
 }

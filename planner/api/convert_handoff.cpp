@@ -12,13 +12,13 @@ HandoffResult handoff_result(const Study& study, const HandoffStudy& s) {
   out.tokens = s.tokens;
   out.transfer = s.engine.of;
   out.bytes = s.handoff.bytes().value;
-  out.prefill_s = s.prefill_time.value;
-  out.step_s = s.step_time.value;
-  out.alone_s = s.alone.value;
-  out.together_s = s.together.value;
-  out.beside_steps_s = s.beside_steps.value;
-  out.by_layer_s = s.by_layer.value;
-  out.by_links_s = s.by_links.value;
+  out.prefill_s = estimate(s.prefill_time.value, time_error(s.prefill_errors));
+  out.step_s = estimate(s.step_time.value, time_error(s.step_errors));
+  out.alone_s = estimate(s.alone.value, handoff_error());
+  out.together_s = estimate(s.together.value, handoff_error());
+  out.beside_steps_s = estimate(s.beside_steps.value, handoff_error());
+  out.by_layer_s = estimate(s.by_layer.value, handoff_error());
+  out.by_links_s = estimate(s.by_links.value, handoff_error());
   for (const RankPair& p : s.pairs)
     out.pairs.push_back({p.from, p.to, p.pieces, p.descriptors, p.bytes.value});
   for (const CachePiece& p : s.handoff.pieces)

@@ -9,6 +9,7 @@
 #include "planner/engines/profile.hpp"
 #include "planner/scenario/scenario_parts.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/studies/knob_tables.hpp"
 #include "planner/studies/line_settings.hpp"
 #include "planner/studies/saved_question.hpp"
 #include "sim/base/argument_names.hpp"
@@ -148,6 +149,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   set_time_per_token(q, asked);
   q.ttft = target("ttft", asked.most_ttft_s);
   q.engine = same_engine(o.engine, kIdealEngine) ? kIdealEngine : o.engine;
+  if (q.engine.empty()) q.engine = engine_of_knobs(asked.knobs);  // whose options are named is meant
   q.costs = o.costs;
   q.any_gpus = o.any_gpus;
   q.any_context = o.any_context;

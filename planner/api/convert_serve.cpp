@@ -117,8 +117,17 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.seconds = load.seconds;
   r.requests_per_s = load.requests_per_s;
   r.goodput_per_s = load.goodput;
-  r.output_tokens_per_s_gpu = load.output_per_s_gpu;
-  r.input_tokens_per_s_gpu = load.input_per_s_gpu;
+  const auto rate = answer.rate_error(*study.study.engine);
+  const auto as_they_come = [](double v) { return Estimate{v}; };
+  r.output_tokens_per_s_gpu =
+      rate ? estimate(load.output_per_s_gpu, *rate) : as_they_come(load.output_per_s_gpu);
+  r.input_tokens_per_s_gpu =
+      rate ? estimate(load.input_per_s_gpu, *rate) : as_they_come(load.input_per_s_gpu);
+  if (load.answered > 0) {
+    const ErrorRange prices = served_time_error(*study.study.engine, answer.step_errors);
+    r.prices_low = prices.low;
+    r.prices_high = prices.high;
+  }
   r.prefix_hits = load.found;
   r.time_with_prompts = load.prompting;
   r.time_decoding = load.decoding;

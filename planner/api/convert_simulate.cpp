@@ -76,8 +76,9 @@ Served served_of(const Study& study, const SimulatedPlan& s) {
   out.prefill_share = got.prefill_part;
   out.host_share = (1 - got.prefill_part) *
                    share(s.breakdown.parts[static_cast<std::size_t>(Part::host)], s.breakdown.time);
-  out.tokens_per_s_gpu = s.served->output_per_s_gpu;
-  out.prompt_tokens_per_s_gpu = s.served->input_per_s_gpu;
+  const ErrorRange rate = served_rate_error(engine, s.breakdown.errors);
+  out.tokens_per_s_gpu = estimate(s.served->output_per_s_gpu, rate);
+  out.prompt_tokens_per_s_gpu = estimate(s.served->input_per_s_gpu, rate);
   out.decoding_users = got.decoding;
   out.waiting_users = got.waiting;
   return out;

@@ -143,10 +143,10 @@ struct Purchase {
   std::optional<double> users;
   std::optional<Estimate> ttl_s;
   std::optional<Estimate> tpot_s;
-  std::optional<double> ttft_s;
-  std::optional<double> tokens_per_s_gpu;
+  std::optional<Estimate> ttft_s;
+  std::optional<Estimate> tokens_per_s_gpu;
   std::optional<Estimate> time_ratio;
-  std::optional<double> tokens_per_s_gpu_ratio;
+  std::optional<Estimate> tokens_per_s_gpu_ratio;
   std::optional<double> extrapolated;
   std::string why;
 };
@@ -164,7 +164,9 @@ struct Fields<Purchase> {
     field("users", &T::users, "at once, of a prefill its requests; null: the plan cannot run there");
     field("ttl_s", &T::ttl_s, "of a step that decodes; null: a prefill, or served");
     field("tpot_s", &T::tpot_s, "of a served user; null: not served");
-    field("ttft_s", &T::ttft_s, "of a prefill, or mean of a served workload; null: it decodes");
+    field("ttft_s", &T::ttft_s,
+          "of a prefill, or mean of a served workload, its ends null where their error was not measured; "
+          "null: it decodes");
     field("tokens_per_s_gpu", &T::tokens_per_s_gpu, "decoded, of answers, or new tokens of a prefill");
     field("time_ratio", &T::time_ratio, "of its TTL, TPOT or TTFT (prefills) to that of the plan as it is");
     field("tokens_per_s_gpu_ratio", &T::tokens_per_s_gpu_ratio, "likewise");
@@ -197,7 +199,7 @@ struct ExplainResult {
 template <>
 struct Fields<ExplainResult> {
   static constexpr const char* name = "ExplainResult";
-  static constexpr const char* schema = "shardline.explain/1";
+  static constexpr const char* schema = "shardline.explain/2";
   static constexpr const char* about = "What `shardline explain` answers.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {

@@ -106,20 +106,20 @@ struct HandoffResult {
   long long tokens = 0;
   std::string transfer;
   double bytes = 0;
-  double prefill_s = 0;
-  double step_s = 0;
-  double alone_s = 0;
-  double together_s = 0;
-  double beside_steps_s = 0;
-  double by_layer_s = 0;
-  double by_links_s = 0;
+  Estimate prefill_s;
+  Estimate step_s;
+  Estimate alone_s;
+  Estimate together_s;
+  Estimate beside_steps_s;
+  Estimate by_layer_s;
+  Estimate by_links_s;
   std::vector<HandoffPair> pairs;
   std::vector<HandoffPiece> pieces;
 };
 template <>
 struct Fields<HandoffResult> {
   static constexpr const char* name = "HandoffResult";
-  static constexpr const char* schema = "shardline.handoff/1";
+  static constexpr const char* schema = "shardline.handoff/2";
   static constexpr const char* about = "What `shardline handoff` answers.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {
@@ -136,7 +136,10 @@ struct Fields<HandoffResult> {
     field("bytes", &T::bytes, "that are sent, copies among them");
     field("prefill_s", &T::prefill_s, "of the prompt alone");
     field("step_s", &T::step_s, "of a step of the plan that decodes");
-    field("alone_s", &T::alone_s, "from the end of the prefill until all ranks have their cache");
+    field(
+        "alone_s", &T::alone_s,
+        "from the end of the prefill until all ranks have their cache; as all times of the hand-off with the "
+        "interval of assumed prices: none was measured");
     field("together_s", &T::together_s, "the same of `at_once` requests together, until the last one");
     field("beside_steps_s", &T::beside_steps_s,
           "of one, while the plan that decodes does its steps on the same links");

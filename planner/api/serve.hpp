@@ -311,8 +311,10 @@ struct ServeResult {
   double seconds = 0;
   double requests_per_s = 0;
   double goodput_per_s = 0;
-  double output_tokens_per_s_gpu = 0;
-  double input_tokens_per_s_gpu = 0;
+  Estimate output_tokens_per_s_gpu;
+  Estimate input_tokens_per_s_gpu;
+  std::optional<double> prices_low;
+  std::optional<double> prices_high;
   double prefix_hits = 0;
   double time_with_prompts = 0;
   double time_decoding = 0;
@@ -329,7 +331,7 @@ struct ServeResult {
 template <>
 struct Fields<ServeResult> {
   static constexpr const char* name = "ServeResult";
-  static constexpr const char* schema = "shardline.serve/1";
+  static constexpr const char* schema = "shardline.serve/2";
   static constexpr const char* about = "What `shardline serve` answers.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {
@@ -357,8 +359,16 @@ struct Fields<ServeResult> {
     field("seconds", &R::seconds, "until the last answer");
     field("requests_per_s", &R::requests_per_s, "answered");
     field("goodput_per_s", &R::goodput_per_s, "likewise those that keep every target themselves");
-    field("output_tokens_per_s_gpu", &R::output_tokens_per_s_gpu, "of answers");
-    field("input_tokens_per_s_gpu", &R::input_tokens_per_s_gpu, "of prompts");
+    field("output_tokens_per_s_gpu", &R::output_tokens_per_s_gpu,
+          "of answers; ends by prices where these decide how many come: in a closed loop, at the largest "
+          "rate and "
+          "of a load that does not drain; null of others, which are as many as come");
+    field("input_tokens_per_s_gpu", &R::input_tokens_per_s_gpu, "of prompts, likewise");
+    field(
+        "prices_low", &R::prices_low,
+        "what prices alone add to TPOT and ITL, as a part of them, nominal 90 %, the lower end; intervals of "
+        "`latencies` are of the draw of requests; null: nobody was answered");
+    field("prices_high", &R::prices_high, "the upper end");
     field("prefix_hits", &R::prefix_hits, "of the tokens of prompts, 0 to 1");
     field("time_with_prompts", &R::time_with_prompts, "of the replicas' time, 0 to 1: steps with prompts");
     field("time_decoding", &R::time_decoding, "likewise steps that decode alone");

@@ -194,8 +194,8 @@ struct Served {
   std::optional<bool> memory_capped;
   double prefill_share = 0;
   double host_share = 0;
-  double tokens_per_s_gpu = 0;
-  double prompt_tokens_per_s_gpu = 0;
+  std::optional<Estimate> tokens_per_s_gpu;
+  std::optional<Estimate> prompt_tokens_per_s_gpu;
   double decoding_users = 0;
   double waiting_users = 0;
 };
@@ -310,7 +310,7 @@ struct SimulateResult {
 template <>
 struct Fields<SimulateResult> {
   static constexpr const char* name = "SimulateResult";
-  static constexpr const char* schema = "shardline.simulate/1";
+  static constexpr const char* schema = "shardline.simulate/2";
   static constexpr const char* about = "What `shardline simulate` answers.";
   template <class Visit>
   static constexpr void visit(Visit&& field) {

@@ -146,7 +146,8 @@ void declare(Arguments& a, ConversationOptions& o) {
       .offers(offered_conversations)
       .files();
   add_costs(a, o.costs);
-  a.add("-o,--out", o.out, "Folder for turns.csv and the plot").output_folder();
+  a.add("-o,--out", o.out, "Folder for turns.csv, run.json (the answer as --json has it) and the plot")
+      .output_folder();
   add_settings(a, o.settings);
 }
 
@@ -173,6 +174,9 @@ int run(const ConversationOptions& o, const Provenance& made_by) {
     OutputFolder files(folder_of(study, o.out));
     files.write("turns.csv", csv(turns));
     files.draw(plot(study, turns, made_by), "ttft");
+    api::ConversationResult of_model = result;
+    of_model.models = {result.models.back()};
+    files.write("run.json", api::to_json(of_model));
     print_notes("{}\n", files.publish());
   }
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));

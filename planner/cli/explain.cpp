@@ -153,6 +153,14 @@ void print_rivals(const Explanation& e, const std::string& time) {
   for (const Rival& r : e.rivals.best) print_rival(r, time, e.rivals.equal_users);
 }
 
+// How far what has no column for it may be off, of the plan as it is; --json has it of each.
+std::string own_ranges_text(const Study& study, const PlanTimes& t) {
+  std::string out =
+      fmt::format("; of the first row {} is {}", rate_name(study), range_text(rate_error(study, t)));
+  if (t.served()) out += fmt::format(", TTFT {}", ttft_range_text(ttft_error(study, t)));
+  return out;
+}
+
 // TTFT is shown where a workload is served; there is no room for both changes.
 void print_purchases(const Study& study, const Explanation& e, const std::string& time) {
   fmt::print("\nwhat to buy: the same plan\n");
@@ -175,15 +183,15 @@ void print_purchases(const Study& study, const Explanation& e, const std::string
   for (const Purchase& p : e.purchases) {
     if (!p.times) print_lines(2, fmt::format("{}: {}", p.what, p.why));
   }
-  print_lines(2,
-              fmt::format("90 %: of the change of {}; more of one thing is priced as another machine by the "
-                          "same fits{}",
-                          time,
-                          e.unmeasured > 0
-                              ? fmt::format("; {} systems of the catalogue that nothing was measured of are "
-                                            "left out",
-                                            e.unmeasured)
-                              : ""));
+  print_lines(
+      2, fmt::format("90 %: of the change of {}{}; more of one thing is priced as another machine by the "
+                     "same fits{}",
+                     time, own_ranges_text(study, e.times),
+                     e.unmeasured > 0
+                         ? fmt::format("; {} systems of the catalogue that nothing was measured of are "
+                                       "left out",
+                                       e.unmeasured)
+                         : ""));
 }
 
 void print(const AskedStudy& asked, const Explanation& e) {

@@ -3,8 +3,10 @@
 
 #include "planner/api/convert_handoff.hpp"
 #include "planner/cli/engine_parts.hpp"
+#include "planner/cli/interval_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/scenario/asked_amounts.hpp"
+#include "planner/studies/plan_intervals.hpp"
 #include "planner/studies/simulated_plan.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -55,7 +57,7 @@ void print_pairs(const HandoffStudy& s) {
   print_notes("\n");
 }
 
-void print_times(const HandoffStudy& s) {
+void print_times(const Study& study, const HandoffStudy& s) {
   Table t({"from the end of the prefill", "time"});
   t.add({"alone", to_string(s.alone)});
   if (s.at_once > 1) t.add({fmt::format("{} requests together", s.at_once), to_string(s.together)});
@@ -63,8 +65,18 @@ void print_times(const HandoffStudy& s) {
   t.add({"layer by layer behind the prefill", to_string(s.by_layer)});
   t.add({"bytes over the links alone", to_string(s.by_links)});
   print_notes("{}", fitted(t));
-  print_notes("  prefill {}, step of the plan that decodes {}\n", to_string(s.prefill_time),
-              to_string(s.step_time));
+  const bool prices = !study.study.system.calibration.empty();
+  const auto range = [&](const ErrorTerms& errors) {
+    return prices ? fmt::format(" ({})", range_text(time_error(errors))) : "";
+  };
+  print_notes("  prefill {}{}, step of the plan that decodes {}{}: {}\n", to_string(s.prefill_time),
+              range(s.prefill_errors), to_string(s.step_time), range(s.step_errors),
+              what_intervals_are(study.study));
+  print_notes(
+      "  times of the hand-off rest on the links of the system file and on descriptors as makers tell them, "
+      "none "
+      "was measured: {}, as of all that is assumed\n",
+      range_text(handoff_error()));
 }
 
 // What an engine's profile takes for granted of both servers.
@@ -84,7 +96,7 @@ void print(const Study& study, const HandoffStudy& s) {
   print_ranks("sender", "receivers", s.sent(), true);
   print_ranks("receiver", "senders", s.received(), false);
   print_pairs(s);
-  print_times(s);
+  print_times(study, s);
 }
 
 void declare(Arguments& a, HandoffOptions& o) {

@@ -141,7 +141,8 @@ Plot plot_of(const Study& study, const std::vector<PartitionStudy>& all, const P
 }
 
 void write(const Study& study, const std::vector<PartitionStudy>& all,
-           const std::vector<ErrorsByContext>& errors, const std::string& out, const Provenance& made_by) {
+           const std::vector<ErrorsByContext>& errors, const std::string& out, const Provenance& made_by,
+           const std::string& answer) {
   OutputFolder files(folder_of(study, out));
   const Precision& p = study.study.precision;
   const PartitionProvenance provenance{
@@ -159,6 +160,7 @@ void write(const Study& study, const std::vector<PartitionStudy>& all,
   files.write("partition.csv", partition_csv(provenance, rows));
   files.write("partition.json", partition_json(provenance, rows));
   files.draw(plot_of(study, all, made_by), "ttft");
+  files.write("run.json", answer);
   print_notes("{}\n", files.publish());
 }
 
@@ -225,7 +227,8 @@ void warn_of_idle(const Study& study, const PartitionOptions& o, const std::vect
   });
 }
 
-api::ModelPartitions answer(const Study& study, const PartitionOptions& o, const Provenance& made_by) {
+void answer(const Study& study, const PartitionOptions& o, const Provenance& made_by,
+            api::PartitionResult& result) {
   const PartitionGrid& grid = study.partition();
   print_notes(
       "{}: partitions of a KV-Runahead chain, ranks of {} GPU{}, boundaries at multiples of {} tokens\n{}\n",
@@ -249,8 +252,11 @@ api::ModelPartitions answer(const Study& study, const PartitionOptions& o, const
     chains.push_back(api::chain_partitions(all.back(), errors.back()));
   }
   warn_of_idle(study, o, all);
-  if (!o.out.empty()) write(study, all, errors, o.out, made_by);
-  return api::model_partitions(study, std::move(chains));
+  result.models.push_back(api::model_partitions(study, std::move(chains)));
+  if (o.out.empty()) return;
+  api::PartitionResult of_model = result;
+  of_model.models = {result.models.back()};
+  write(study, all, errors, o.out, made_by, api::to_json(of_model));
 }
 
 int run(const PartitionOptions& o, const Provenance& made_by) {
@@ -260,7 +266,7 @@ int run(const PartitionOptions& o, const Provenance& made_by) {
   for (Study& study : scenario.studies) {
     result.question = question_of(study, o);
     require_memory(need_of_partitions(study.partition(), o.threads));
-    result.models.push_back(answer(study, o, made_by));
+    answer(study, o, made_by, result);
   }
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return 0;

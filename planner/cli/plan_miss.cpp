@@ -118,7 +118,11 @@ std::string time_name(const PlanAnswer& a) {
   return a.question.prefill() ? "TTFT" : served(a) ? "TPOT" : "TTL";
 }
 
-std::string time_range(const PlanAnswer& a, const PlannedPoint& p) { return range_text(time_off(a, p)); }
+std::string time_range(const PlanAnswer& a, const PlannedPoint& p) {
+  const ErrorRange off = time_off(a, p);
+  const double steps = p.point.time / time_with_path(a, p.point);  // the request path is not off with them
+  return range_text({steps * off.low, steps * off.high});
+}
 
 std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
   const auto range = ttft_error(a.study, p.point, p.ttft);

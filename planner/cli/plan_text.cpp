@@ -61,17 +61,14 @@ std::string basis_text(const PlanAnswer& a) {
   if (const std::string drafts = drafts_text(c); !drafts.empty())
     out += "; " + drafts.substr(2, drafts.size() - 3);  // without its indent and its end of line
   if (c.engine && a.question.prefill())
-    out += fmt::format(
-        "; the table's TTFT is of the steps, as in sweep and simulate: {} of its request path "
-        "come on top, and the target holds both",
-        to_string(c.engine->host.path, kDigits));
+    out += fmt::format("; TTFT holds {} of its request path, which sweep and simulate leave out of theirs",
+                       to_string(c.engine->host.path, kDigits));
   return out;
 }
 
 std::vector<std::string> header(const PlanAnswer& a) {
   if (a.question.prefill()) {
-    const char* time = a.study.study.engine ? "TTFT less path" : "TTFT";
-    return {"#", "GPUs", time, "90 %", "new tokens/s/GPU", "memory/GPU", "plan"};
+    return {"#", "GPUs", "TTFT", "90 %", "new tokens/s/GPU", "memory/GPU", "plan"};
   }
   if (a.question.rate > 0)
     return {"#", "GPUs", "users", "TPOT", "TTFT", "requests/s", "tokens/s/GPU", "90 %", "plan"};
@@ -91,7 +88,7 @@ std::string carried_per_s(const PlannedPoint& p) {
 }
 
 std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const std::string& rank) {
-  const std::string time = to_string(p.point.time, kDigits), gpus = gpus_text(p);
+  const std::string time = to_string(time_with_path(a, p.point), kDigits), gpus = gpus_text(p);
   const std::string users = a.question.rate > 0 ? fmt::format("{:.0f}", std::ceil(a.users_of(p)))
                                                 : users_text(a.study.study, p.point, p.copies);
   const std::string rate = three_digits(a.tokens_per_s_gpu(p)), plan = to_string(p.point.asked());
@@ -155,7 +152,8 @@ std::string bounds_text(const PlanAnswer& a) {
   }
   out += parts_text(best.breakdown);
   if (const Seconds exposed = best.breakdown.exposed_communication; exposed > Seconds(0))  // of several GPUs
-    out += fmt::format(", {:.0f} % messages that nothing hides", 100 * (exposed / best.breakdown.time));
+    out += fmt::format(" (messages that nothing hides, wherever they are: {:.0f} %)",
+                       100 * (exposed / best.breakdown.time));
   const auto share = [&](Bytes b) { return 100 * (b / c.system.device.memory); };
   return out + fmt::format("; of HBM weights {:.0f} %, KV cache {:.0f} %", share(best.memory.weights),
                            share(best.memory.kv));
@@ -225,7 +223,9 @@ std::string carried_text(const PlanAnswer& a) {
           : ", where it is saturated");
   return out +
          "; a mean over an even stream: requests that come in bursts wait longer, and it says nothing of "
-         "percentiles";
+         "percentiles. simulate and explain have the plan full, each user asking again at once: their TTFT "
+         "is "
+         "longer";
 }
 
 // What the plans shown leave out: copies on the GPUs that the best does not take, and pools of their own.

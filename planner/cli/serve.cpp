@@ -48,8 +48,7 @@ void declare(Arguments& a, ServeOptions& o) {
       .range(1, 100'000'000);
   a.add("--think", o.think,
         "Mean time between an answer and the next request of each of --users, exponential: \"5 s\" (default: "
-        "none, "
-        "and all begin at once)");
+        "none, and all begin at once)");
   a.add(
       "--path", o.path,
       "Time from a client to the engine and back: \"0 ms\" where both are one process (default: that of the "
@@ -86,7 +85,8 @@ void declare(Arguments& a, ServeOptions& o) {
   add_costs(a, o.costs);
   add_engine(a, o.engine);
   a.add("-o,--out", o.out,
-        "Folder for latencies.csv, series.csv (batch, queue and KV over time), their pictures, a page of "
+        "Folder for run.json (the answer as --json has it), latencies.csv, series.csv (batch, queue and KV "
+        "over time), their pictures, a page of "
         "them, load.html, trace.json of steps and requests for ui.perfetto.dev, and launch files of servers "
         "with the caps and options that were played")
       .output_folder();
@@ -135,6 +135,26 @@ api::ServeQuestion asked_of(const ServeOptions& o) {
   return q;
 }
 
+void write(const Study& study, const ServiceAnswer& answer, const std::string& out,
+           const std::string& document, const Provenance& made_by) {
+  OutputFolder files(out);
+  files.write("run.json", document);
+  files.write("latencies.csv", serve_csv(answer));
+  files.write("series.csv", series_csv(answer));
+  files.write("trace.json", requests_trace(answer));
+  if (const std::string left = left_out_text(answer); !left.empty()) print_notes("  {}\n", left);
+  files.draw(latency_plot(study, answer, made_by), "latencies");
+  files.draw(requests_plot(study, answer, made_by), "requests");
+  files.draw(use_plot(study, answer, made_by), "use");
+  files.write("load.html", service_page(study, answer, made_by));
+  const Launch launch = launch_of_service(study.study, answer, "1");
+  std::string launches =
+      write_launches(files, study, sharding_text(answer.question.plan), answer.question.plan, {launch});
+  if (!launch.refused.empty())
+    launches = "  " + wrapped("no launch files: " + launch.refused, text_width() - 2, "    ");
+  fmt::print("{}\n{}", files.publish(), launches);
+}
+
 int run(const ServeOptions& o, const Provenance& made_by) {
   if (!o.prefill.empty() && !o.out.empty())
     throw UserError(
@@ -161,33 +181,12 @@ int run(const ServeOptions& o, const Provenance& made_by) {
   }
   print_warnings(model_notes(asked.study.study));
   print_warnings(answer.narrow);
-  constexpr std::size_t kWidth = 80;  // also of what is piped
-  const std::size_t width = output_width();
-  fmt::print("{}", serve_text(asked.study, answer, width > 0 ? width : kWidth));
-  if (made_by.document != nullptr) {
-    api::ServeResult result = api::serve_result(asked.study, answer, question);
-    result.version = made_by.version;
-    result.command = made_by.command;
-    made_by.document->set(api::to_json(result));
-  }
-  if (!o.out.empty()) {
-    OutputFolder files(o.out);
-    files.write("latencies.csv", serve_csv(answer));
-    files.write("series.csv", series_csv(answer));
-    files.write("trace.json", requests_trace(answer));
-    if (const std::string left = left_out_text(answer); !left.empty()) print_notes("  {}\n", left);
-    files.draw(latency_plot(asked.study, answer, made_by), "latencies");
-    files.draw(requests_plot(asked.study, answer, made_by), "requests");
-    files.draw(use_plot(asked.study, answer, made_by), "use");
-    files.write("load.html", service_page(asked.study, answer, made_by));
-    const Launch launch = launch_of_service(asked.study.study, answer, "1");
-    std::string launches = write_launches(files, asked.study, sharding_text(answer.question.plan),
-                                          answer.question.plan, {launch});
-    if (!launch.refused.empty())
-      launches =
-          "  " + wrapped("no launch files: " + launch.refused, (width > 0 ? width : kWidth) - 2, "    ");
-    fmt::print("{}\n{}", files.publish(), launches);
-  }
+  fmt::print("{}", serve_text(asked.study, answer, text_width()));
+  api::ServeResult result = api::serve_result(asked.study, answer, question);
+  result.version = made_by.version;
+  result.command = made_by.command;
+  if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
+  if (!o.out.empty()) write(asked.study, answer, o.out, api::to_json(result), made_by);
   return answer.load.met ? 0 : 3;
 }
 

@@ -126,7 +126,7 @@ std::string service_page(const Study& study, const ServiceAnswer& a, const Prove
   page.lines = {
       {"Plan", fmt::format("{}, {} x {}", to_string(plan), a.question.replicas, gpus_text(plan.gpus()))},
       {"Engine", engine_line(study, a.knobs)},
-      {"Requests", counts_text(a)},
+      {"Requests", counts_text(*study.study.engine, a)},
       {"Use", use_text(a)},
       {"Intervals", prices_text(study, a)}};
   if (a.load.answered > 0) page.tables.push_back(latencies_table(a.load));

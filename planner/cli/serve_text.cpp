@@ -143,14 +143,20 @@ std::string drafts_line(const ServiceAnswer& a) {
 std::string prices_text(const Study& study, const ServiceAnswer& a) {
   const Case& c = study.study;
   const ErrorRange time = served_time_error(*c.engine, a.step_errors);
+  const std::uint64_t answered = a.load.answered;
+  const std::string few =
+      answered < 100
+          ? fmt::format(" Of {} requests p99 and p99.9 of TTFT, TPOT and E2E are the longest.", answered)
+      : answered < 1000 ? fmt::format(" Of {} requests p99.9 of TTFT, TPOT and E2E is the longest.", answered)
+                        : "";
   return fmt::format(
-      "+-: 95 % by batch means, of the draw of requests alone. Prices add {} to TPOT and ITL ({}); of TTFT "
+      "+-: 95 % by batch means, of the draw of requests alone.{} Prices add {} to TPOT and ITL ({}); of TTFT "
       "nothing was measured under such a load. Steps between knots of the table are within {:.2f} % of their "
       "lowering.",
-      range_text(time), what_intervals_are(c), 100 * a.step_error);
+      few, range_text(time), what_intervals_are(c), 100 * a.step_error);
 }
 
-std::string counts_text(const ServiceAnswer& a) {
+std::string counts_text(const EngineProfile& engine, const ServiceAnswer& a) {
   const ServedLoadAnswer& l = a.load;
   std::string out = fmt::format("{} of {} requests answered in {}, {:.4g}/s", l.answered, l.sent,
                                 to_string(Seconds(l.seconds)), l.requests_per_s);
@@ -160,8 +166,9 @@ std::string counts_text(const ServiceAnswer& a) {
     out += fmt::format("; goodput {:.4g}/s keep every target{}", l.goodput,
                        itl ? " but that of ITL, which is of all tokens" : "");
   }
-  out += fmt::format("; {:.2f} tokens/s/GPU of answers, {:.1f} of prompts", l.output_per_s_gpu,
-                     l.input_per_s_gpu);
+  const auto rate = a.rate_error(engine);
+  out += fmt::format("; {:.2f} tokens/s/GPU of answers, {:.1f} of prompts{}", l.output_per_s_gpu,
+                     l.input_per_s_gpu, rate ? fmt::format(" ({} by prices)", range_text(*rate)) : "");
   if (l.refused > 0)
     out += fmt::format("; {} refused: longer than {} tokens with a token of answer", l.refused,
                        a.knobs.longest());
@@ -321,7 +328,7 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
            "\n";
   if (a.load.answered > 0) out += latencies_text(a.load) + line(prices_text(study, a)) + "\n";
   if (!a.load.targets.empty()) out += targets_text(a.load) + "\n";
-  out += line(counts_text(a)) + line(use_text(a));
+  out += line(counts_text(*study.study.engine, a)) + line(use_text(a));
   if (a.load.pair) out += line(pair_text(*a.load.pair));
   return a.load.pair && !q.failures.empty() ? out + line(lost_text(a)) : out;
 }

@@ -18,7 +18,7 @@ std::string drafts_line(const ServiceAnswer& answer);
 /// The engine, its knobs, and how its steps differ from others'.
 std::string engine_line(const Study& study, const ServiceKnobs& knobs);
 /// Requests answered, goodput, tokens/s/GPU; what was refused and what was found in the prefix cache.
-std::string counts_text(const ServiceAnswer& answer);
+std::string counts_text(const EngineProfile& engine, const ServiceAnswer& answer);
 /// Where the GPUs' time and the KV cache go.
 std::string use_text(const ServiceAnswer& answer);
 /// How far prices may be off, beside what the draw of requests does.

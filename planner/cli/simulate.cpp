@@ -116,8 +116,9 @@ void print_served(const Study& study, const SimulatedPlan& s) {
               first ? ttft_range_text(first) : "its error was not measured", to_string(got.burst));
   if (takes_back) print_notes("  {}\n", kPreempts);
   print_notes(
-      "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts; {:.0f} users decode on average in a group\n",
-      s.served->output_per_s_gpu, s.served->input_per_s_gpu, got.decoding);
+      "  {:.2f} tokens/s/GPU of answers, {:.1f} of prompts ({}); {:.0f} users decode on average in a group\n",
+      s.served->output_per_s_gpu, s.served->input_per_s_gpu,
+      range_text(served_rate_error(engine, s.breakdown.errors)), got.decoding);
 }
 
 // The line below the title: what a user sees, by phase.
@@ -256,6 +257,10 @@ void print(const Study& study, const SimulatedPlan& s, int copies) {
   print_memory(study.study.system.device.memory, s.memory);
   print_collectives(s.collectives);
   if (s.noise) print_noise(*study.sweep().noise, *s.noise);
+  const long long gpus = static_cast<long long>(copies) * s.plan.gpus();
+  if (gpus > study.study.system.gpus())
+    print_notes("  {} copies take {} GPUs: {} has {}\n", copies, gpus, study.study.system.name,
+                study.study.system.gpus());
   const std::vector<Launch> launches = launches_of(study.study, s.plan, "1", copies);
   const bool any =
       std::any_of(launches.begin(), launches.end(), [](const Launch& l) { return l.files.size() > 0; });
@@ -282,27 +287,30 @@ void declare(Arguments& a, SimulateOptions& o) {
   a.add("--copies", o.copies,
         "Servers of this plan in launch files: one script starts any of them, one stands in front")
       .range(1, 1024);
-  a.add("-o,--out", o.out, "Folder for the Perfetto trace, the timeline picture and launch files")
+  a.add("-o,--out", o.out,
+        "Folder for run.json (the answer as --json has it), the Perfetto trace, the timeline picture and "
+        "launch files")
       .output_folder();
 }
 
-void write(const Study& study, Evaluator& e, const Plan& plan, int copies, const std::string& out) {
+void write(const Study& study, Evaluator& e, const Plan& plan, int copies, const std::string& out,
+           const std::string& answer) {
   OutputFolder files(out);
+  files.write("run.json", answer);
   const std::string left_out = write_timeline(study, e, plan, files);
   const std::string launches = write_launches(files, study, {{to_string(plan), plan, {}, copies}});
   print_notes("\n{}{}  trace.json: open it in ui.perfetto.dev{}{}\n", files.publish(), launches,
               left_out.empty() ? "" : "; it has ", left_out);
 }
 
-void set_document(const SimulateOptions& o, const Scenario& scenario, const Study& study,
-                  const SimulatedPlan& simulated, const Provenance& made_by) {
-  if (made_by.document == nullptr) return;
+std::string document(const SimulateOptions& o, const Scenario& scenario, const Study& study,
+                     const SimulatedPlan& simulated, const Provenance& made_by) {
   api::SimulateResult result = api::simulate_result(study, simulated, o.copies);
   result.version = made_by.version;
   result.command = made_by.command;
   result.scenario = scenario.name;
   result.question = {o.scenario, "", o.model, o.plan, o.noise_seed, o.copies};
-  made_by.document->set(api::to_json(result));
+  return api::to_json(result);
 }
 
 int run(const SimulateOptions& o, const Provenance& made_by) {
@@ -324,7 +332,8 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
         simulated.unread,
         idle_settings(study, std::span(&simulated.plan, 1), o.engine.settings, false,
                       study_with_settings(o.scenario, o.costs, o.engine, study.study.model.name)));
-  set_document(o, scenario, study, simulated, made_by);
+  const std::string answer = document(o, scenario, study, simulated, made_by);
+  if (made_by.document != nullptr) made_by.document->set(answer);
   if (simulated.misfit) {
     print_misfit(study, simulated);
     return 3;
@@ -332,7 +341,7 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
   print_warnings(simulated.unread);
   print_warnings(simulated.narrow);
   print(study, simulated, o.copies);
-  if (!o.out.empty()) write(study, e, simulated.plan, o.copies, o.out);
+  if (!o.out.empty()) write(study, e, simulated.plan, o.copies, o.out, answer);
   return 0;
 }
 

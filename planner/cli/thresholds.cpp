@@ -204,7 +204,7 @@ Plot ratio_plot(const Study& study, const RatioStudy& ratios, const Provenance& 
 }
 
 void write(const Study& study, const ThresholdStudy& d, const ContextAnswer* context,
-           const ThresholdsOptions& o, const Provenance& made_by) {
+           const ThresholdsOptions& o, const Provenance& made_by, const std::string& answer) {
   OutputFolder files(folder_of(study, o.out));
   const ThresholdRules rules = rules_of(study, d, context, made_by);
   std::vector<std::string> names;
@@ -234,6 +234,7 @@ void write(const Study& study, const ThresholdStudy& d, const ContextAnswer* con
                              context == nullptr ? "" : api::to_json(api::in_context(study, context->found))));
   files.write("thresholds.csv", threshold_csv(rules.provenance, names, rows));
   files.draw(ratio_plot(study, study_ratios(study, o.threads), made_by), "ratio");
+  files.write("run.json", answer);
   print_notes("{}\n", files.publish());
 }
 
@@ -253,7 +254,9 @@ void declare(Arguments& a, ThresholdsOptions& o) {
       .files();
   add_context(a, o.context);
   add_costs(a, o.costs);
-  a.add("-o,--out", o.out, "Folder for the table (C++17 header, JSON, CSV) and plots").output_folder();
+  a.add("-o,--out", o.out,
+        "Folder for the table (C++17 header, JSON, CSV), run.json (the answer as --json has it) and plots")
+      .output_folder();
   add_threads(a, o.threads);
   add_settings(a, o.settings);
 }
@@ -285,9 +288,12 @@ int run(const ThresholdsOptions& o, const Provenance& made_by) {
     warn_of_idle_settings(o.scenario, o.costs, o.settings, study, times_text(d), [&](const Study& other) {
       return times_text(study_thresholds(other, o.threads, [](std::size_t, std::size_t) {}));
     });
-    if (!o.out.empty()) write(study, d, context ? &*context : nullptr, o, made_by);
     result.models.push_back(api::model_thresholds(study, d));
     if (context) result.models.back().in_context = api::in_context(study, context->found);
+    if (o.out.empty()) continue;
+    api::ThresholdsResult of_model = result;
+    of_model.models = {result.models.back()};
+    write(study, d, context ? &*context : nullptr, o, made_by, api::to_json(of_model));
   }
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));
   return 0;

@@ -102,6 +102,8 @@ Seconds time_by_links(const Case& c, const Plan& prefill, const Plan& decode, By
   return f.network.latency + f.network.send_recv_extra + bytes / (f.network.bandwidth * (share * ranks));
 }
 
+ErrorRange handoff_error() { return time_error(ErrorTerms(kAssumedSource, kAssumedBand)); }
+
 HandoffStudy study_handoff(const Study& study, const HandoffQuestion& q) {
   const Case& c = study.study;
   HandoffStudy out;
@@ -124,10 +126,13 @@ HandoffStudy study_handoff(const Study& study, const HandoffQuestion& q) {
   Evaluator of_prompt(prompt, rule), of_answers(answers, rule);
   if (takes_partition(prompt, out.prefill))
     list_parts(out.prefill, searched_partition(of_prompt, out.prefill).tokens);
-  out.prefill_time = of_prompt.simulate(out.prefill);
+  const Breakdown of_prefill = break_down(of_prompt, out.prefill);
+  out.prefill_time = of_prefill.time;
+  out.prefill_errors = of_prefill.errors;
   const Breakdown step = break_down(of_answers, out.decode);
   const double yields = tokens_per_step(answers, out.decode);  // times are per token [P29]
   out.step_time = step.time * yields;
+  out.step_errors = step.errors;
   out.step_messages = step_messages(of_answers.schedule());
   out.engine = engine_transfer(c);
   out.handoff =

@@ -20,8 +20,9 @@ struct HandoffStudy {
   EngineTransfer engine;
   Handoff handoff;
   std::vector<RankPair> pairs;
-  Seconds prefill_time, step_time;  // of the prompt alone; of a step of the plan that decodes
-  Bytes step_messages;              // that leave a rank of it in one step
+  Seconds prefill_time, step_time;         // of the prompt alone; of a step of the plan that decodes
+  ErrorTerms prefill_errors, step_errors;  // of the prices of these two
+  Bytes step_messages;                     // that leave a rank of it in one step
   // From the end of the prefill (each of them, at once) until the last rank has its cache:
   Seconds alone, together;  // one request; `at_once` of them
   Seconds beside_steps;     // one, while the plan that decodes does its steps
@@ -32,6 +33,10 @@ struct HandoffStudy {
   std::vector<RankPair> sent() const;      // `to` is the number of receivers
   std::vector<RankPair> received() const;  // `from` is the number of senders
 };
+
+/// [H65] How far times of hand-offs may be off: as all that rests on a system file's parameters. Descriptors
+/// [D7] and bytes over links are told by their makers; no transfer between two servers was measured.
+ErrorRange handoff_error();
 
 /// Throws UserError where a plan is impossible for the study, cannot hand over or take over, or both have not
 /// GPUs enough.

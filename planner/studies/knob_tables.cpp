@@ -1,6 +1,12 @@
 #include "planner/studies/knob_tables.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "planner/studies/knob_text.hpp"
+#include "sim/base/argument_names.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -84,11 +90,60 @@ const std::vector<KnobText<TrtllmKnobs>>& texts_of(const TrtllmKnobs& /*unused*/
 }
 
 template <class Knobs>
+std::vector<std::string> names_of(const Knobs& knobs) {
+  std::vector<std::string> out;
+  for (const KnobText<Knobs>& k : texts_of(knobs)) out.emplace_back(k.name);
+  return out;
+}
+
+struct EngineKnobs {
+  const char* engine;
+  std::vector<std::string> names;
+
+  bool has(const std::string& name) const {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+};
+const std::vector<EngineKnobs>& engines_knobs() {
+  static const std::vector<EngineKnobs> all{{"vllm", names_of(VllmKnobs{})},
+                                            {"sglang", names_of(SglangKnobs{})},
+                                            {"trtllm", names_of(TrtllmKnobs{})}};
+  return all;
+}
+
+template <class Knobs>
 void set_all(Knobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given) {
   for (const std::string& text : overrides) set_knob(knobs, texts_of(knobs), text, given);
 }
 
 }  // namespace
+
+std::string engine_of_knobs(const std::vector<std::string>& overrides) {
+  std::string only;
+  for (const EngineKnobs& e : engines_knobs()) {
+    const bool all = !overrides.empty() &&
+                     std::all_of(overrides.begin(), overrides.end(),
+                                 [&](const std::string& text) { return e.has(knob_parts(text).name); });
+    if (!all) continue;
+    if (!only.empty()) return "";
+    only = e.engine;
+  }
+  return only;
+}
+
+std::string other_engines_knob(const std::string& name, const std::vector<std::string>& own) {
+  for (const EngineKnobs& e : engines_knobs()) {
+    if (e.has(name))
+      return fmt::format("it is an option of {}: {}", e.engine, argument_given("engine", e.engine));
+  }
+  if (!nearest_name(name, own).empty()) return "";
+  for (const EngineKnobs& e : engines_knobs()) {
+    if (const std::string near = nearest_name(name, e.names); !near.empty())
+      return fmt::format("did you mean {} of {}, with {}?", near, e.engine,
+                         argument_given("engine", e.engine));
+  }
+  return "";
+}
 
 void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given) {
   set_all(knobs, overrides, given);

@@ -17,4 +17,10 @@ void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, cons
 void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);
 void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides);
 
+/// "vllm" of "max_num_seqs=256": the one engine that has all of these options; empty: none, or several, have.
+std::string engine_of_knobs(const std::vector<std::string>& overrides);
+/// Of an option that an engine lacks: whose it is, or else which option of another engine has nearly its
+/// name, where none of `own` has; empty: neither.
+std::string other_engines_knob(const std::string& name, const std::vector<std::string>& own);
+
 }  // namespace shardline

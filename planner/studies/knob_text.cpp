@@ -6,6 +6,7 @@
 #include <cmath>
 #include <system_error>
 
+#include "planner/studies/knob_tables.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/units.hpp"
@@ -83,7 +84,12 @@ std::size_t knob_word(const std::string& text, const KnobParts& parts,
 }
 
 void unknown_knob(const std::string& text, const KnobParts& parts, const std::vector<std::string>& names) {
-  knob_fault(text, parts, 0, "unknown knob " + parts.name, expected_one_of(parts.name, names));
+  std::vector<std::string> details = expected_one_of(parts.name, names);
+  if (std::string other = other_engines_knob(parts.name, names); !other.empty()) {
+    details.resize(1);  // what the name is of another engine is nearer than what is like it here
+    details.push_back(std::move(other));
+  }
+  knob_fault(text, parts, 0, "unknown knob " + parts.name, std::move(details));
 }
 
 void decoders_knob(const std::string& text, const KnobParts& parts) {

@@ -253,9 +253,22 @@ PlanTimes times_of(const Study& study, const Plan& asked, double times) {
   out.tpot = got.served.tpot * times;
   out.ttft = got.served.ttft * times;
   out.tokens_per_s_gpu = got.output_per_s_gpu / times;
+  ServedWorkload all = *study.sweep().search.workload;
+  all.users = asked.users();
+  out.preempts = preempts(c, plan, all);
   out.ttft_errors = evaluator.prompt_rating(plan, study.sweep().search.workload->input).errors *
                     std::max(0.0, 1 - c.engine->host.path / got.served.ttft);
   return out;
+}
+
+ErrorRange rate_error(const Study& study, const PlanTimes& t) {
+  return t.served() ? served_rate_error(*study.study.engine, t.errors) : rate_error(t.errors);
+}
+
+std::optional<ErrorRange> ttft_error(const Study& study, const PlanTimes& t) {
+  if (!t.served() || t.preempts) return std::nullopt;
+  return served_ttft_error(*study.study.engine, study.sweep().search.workload->equal_lengths, t.users,
+                           t.ttft_errors);
 }
 
 Seconds time_of(const Study& study, const Plan& plan, double times) {

@@ -51,12 +51,17 @@ struct PlanTimes {
   double waiting = 0;           // of these, for whom memory has no room
   ErrorTerms errors;            // of the step, of TPOT and of the rate; in parts of each
   ErrorTerms ttft_errors;       // of a served TTFT
+  bool preempts = false;        // memory does not hold all caches of a served workload with whole answers
   double extrapolated = 0;      // part of the step that is extrapolated or assumed
 
   bool served() const { return tpot > Seconds(0); }
   /// What plans are compared by: TPOT where a workload is served, else the step.
   Seconds time() const { return served() ? tpot : step; }
 };
+/// [H65] How far the rate may be off, and the TTFT of a served workload: nothing where that was not measured,
+/// as of a plan whose engine preempts.
+ErrorRange rate_error(const Study& study, const PlanTimes& times);
+std::optional<ErrorRange> ttft_error(const Study& study, const PlanTimes& times);
 /// The plan that runs of one that is asked for: under an engine that serves a workload the largest batch that
 /// memory has room for, whose other users wait; itself where all run, where nobody would, and where nothing
 /// is served.

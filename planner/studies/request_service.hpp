@@ -123,6 +123,10 @@ struct ServiceAnswer {
   ErrorTerms step_errors;                    // of the prices of a step that decodes the mean batch
   double step_error = 0;           // of interpolated steps: largest of a cell that the (last) play used
   std::vector<Diagnostic> narrow;  // of that step: narrow_warnings()
+
+  /// How far prices may put the rate of tokens off, where steps decide it: of a closed loop, at the largest
+  /// rate, and of a load that does not drain. Nothing: tokens are as many as come.
+  std::optional<ErrorRange> rate_error(const EngineProfile& engine) const;
 };
 
 /// Requests of an open loop in the order of their arrival; of a trace without those beyond the question's.

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "planner/plan/case.hpp"
+#include "planner/serving/served.hpp"
+#include "planner/studies/request_service.hpp"
 
 namespace shardline {
 
@@ -21,6 +23,11 @@ std::uint64_t requests_played(const ServiceQuestion& q, const std::optional<Trac
   if (q.requests > 0) return q.requests;
   if (size) return size->requests;
   return q.users > 0 ? 10 * static_cast<std::uint64_t>(q.users) : kDefaultRequests;
+}
+
+std::optional<ErrorRange> ServiceAnswer::rate_error(const EngineProfile& engine) const {
+  if (question.users == 0 && !bracket && !load.growth_per_s) return std::nullopt;
+  return served_rate_error(engine, step_errors);
 }
 
 ServiceLoad::ServiceLoad(const ServiceQuestion& q, const Case& c, double rate,
