@@ -3,6 +3,7 @@
 
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/strategies/columns.hpp"
 #include "planner/studies/listing.hpp"
 
@@ -52,6 +53,29 @@ std::vector<ListedScenario> scenarios() {
   return out;
 }
 
+std::vector<ListedAcceptance> acceptance() {
+  std::vector<ListedAcceptance> out;
+  for (const PublishedAcceptance& c : load_published_acceptance(shipped_catalogs().acceptance())) {
+    ListedAcceptance& listed = out.emplace_back(ListedAcceptance{c.name(),
+                                                                 c.model,
+                                                                 c.method,
+                                                                 c.thinking,
+                                                                 c.form.p,
+                                                                 c.form.g,
+                                                                 c.most_drafts,
+                                                                 c.median_error,
+                                                                 c.largest_error,
+                                                                 {},
+                                                                 {},
+                                                                 c.source});
+    for (const MeasuredAcceptance& point : c.points) {
+      listed.drafts.push_back(point.k);
+      listed.tokens_per_step.push_back(point.mean);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 ListResult listed(const std::string& what) {
@@ -67,12 +91,14 @@ ListResult listed(const std::string& what) {
     out.options = options();
   else if (what == "scenarios")
     out.scenarios = scenarios();
+  else if (what == "acceptance")
+    out.acceptance = acceptance();
   else
     throw UserError({shardline::Diagnostic{
         {},
         "nothing to list is called " + what,
-        expected_one_of(
-            what, std::vector<std::string>{"models", "systems", "strategies", "options", "scenarios"})}});
+        expected_one_of(what, std::vector<std::string>{"models", "systems", "strategies", "options",
+                                                       "scenarios", "acceptance"})}});
   return out;
 }
 

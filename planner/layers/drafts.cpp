@@ -69,12 +69,12 @@ std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
 double tokens_per_step(const Case& c, const Plan& p) {
   if (p[kDrafts] == 0 || !c.batch.decodes()) return 1;
   SL_CHECK(c.acceptance, "a plan with drafts has passed no_drafts()");
-  return c.acceptance->at(p[kDrafts]).mean;
+  return c.acceptance->mean_at(p[kDrafts]).mean;
 }
 
 ErrorTerms acceptance_errors(const Case& c, const Plan& p) {
   if (p[kDrafts] == 0 || !c.batch.decodes()) return {};
-  const ErrorBand tokens = c.acceptance->at(p[kDrafts]).band;
+  const ErrorBand tokens = c.acceptance->mean_at(p[kDrafts]).band;
   if (tokens.low == 0 && tokens.high == 0) return {};
   return {kAcceptanceSource, ErrorBand{-tokens.high, -tokens.low}};  // of more tokens each takes less time
 }
