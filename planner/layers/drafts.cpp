@@ -123,6 +123,16 @@ Case drafting_case(const Case& c) {
   return out;
 }
 
+bool takes_first_choice(const Case& c) {
+  return c.model.drafts && c.model.drafts->one_choice && (!c.engine || c.engine->drafts.one_choice);
+}
+
+Case choice_taking_case(const Case& c) {
+  Case out = without_prices(c);
+  out.model.attentions[static_cast<std::size_t>(draft_layer(c.model)->attention)].index->shared = true;
+  return out;
+}
+
 void add_draft_input(ScheduleBuilder& b, const Case& c, const Plan& v) {
   const Count rows = decode_rows(c, v) + prefill_tokens(c, v), h = c.model.hidden;
   const Dtype act = c.precision.activations;
