@@ -318,6 +318,7 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
       check();
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = (*numbers[i])[row];
       for (std::size_t i = 0; i < variant.size(); ++i) variant[i] = (*words[i])[row];
+      name_hidden_kernel(*form, x, variant);
       const auto found =
           std::find_if(calibration.fits.begin(), calibration.fits.end(),
                        [&](const KernelFit& f) { return f.form == form && f.words == variant; });

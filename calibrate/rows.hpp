@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ struct VariantRows {
   std::size_t left_out = 0;
 };
 VariantRows rows_of(const Form& form, const System& system, const MeasurementTable& table);
+
+/// [F15] Of a row with the numbers `x` the words of its variant: where a library takes another kernel under
+/// the same name, `words` gets that kernel's own.
+void name_hidden_kernel(const Form& form, std::span<const double> x, std::vector<std::string>& words);
 
 /// Whether a row names another engine than `framework`; not where either is not said.
 bool of_another_engine(const MeasurementTable& table, std::size_t row, const std::string& framework);

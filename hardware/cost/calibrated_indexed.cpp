@@ -153,7 +153,20 @@ CalibratedCost::IndexedUse CalibratedCost::indexed_use(const IndexedBlock& block
   return out;
 }
 
-// Of several kernels of one rule the first that was measured at the shape.
+namespace {
+
+// Doublings between a shape and the ranges that a kernel was measured in; 0 inside of all.
+double beyond_ranges(const KernelFit& fit, std::span<const double> at) {
+  double out = 0;
+  for (std::size_t axis = 0; axis < at.size(); ++axis)
+    out += std::max({0.0, fit.range_low[axis] - at[axis], at[axis] - fit.range_high[axis]});
+  return out;
+}
+
+}  // namespace
+
+// Of several kernels of one rule the first that was measured at the shape, else the first whose ranges are
+// nearest: kernels of few and of many heads have ranges side by side, and a longer cache changes neither.
 CalibratedCost::Use* CalibratedCost::indexed_use(const IndexedBlock& block, bool fp8_cache,
                                                  std::span<const double> x, bool* other) {
   auto found = std::find_if(indexed_.begin(), indexed_.end(), [&](const IndexedUse& u) {
@@ -165,11 +178,19 @@ CalibratedCost::Use* CalibratedCost::indexed_use(const IndexedBlock& block, bool
   }
   *other = found->other_layer;
   double at[kMostAxes];
+  Use* nearest = nullptr;
+  double least = HUGE_VAL;
   for (Use& u : found->all) {
     u.fit->form->coordinates(x, u.context, at);
-    if (!u.fit->outside(std::span(at).first(u.fit->form->axes.size()))) return &u;
+    const auto place = std::span<const double>(at).first(u.fit->form->axes.size());
+    if (!u.fit->outside(place)) return &u;
+    const double beyond = beyond_ranges(*u.fit, place);
+    if (beyond < least) {
+      least = beyond;
+      nearest = &u;
+    }
   }
-  return found->all.empty() ? nullptr : &found->all.front();
+  return nearest;
 }
 
 // The products of the block by fits of their own, in the types that it was measured in.

@@ -212,6 +212,7 @@ void read_drafts(const Reader& root, Layers& out) {
   if (!at->is_map()) return;
   out.draft_attention = draft_kind(*at, "attention", out.attentions);
   out.draft_ffn = draft_kind(*at, "ffn", out.ffns);
+  if (const auto one = at->find("one_choice")) out.one_choice = one->boolean();
   at->no_other_keys();
 }
 
@@ -247,11 +248,11 @@ void apply(const Layers& in, int count, Model& m) {
   const auto ffns = expand(in.ffns, in.ffn_order, count, in.draft_ffn);
   set_layers(m, attentions, ffns);
   if (in.drafts == 0) return;
-  m.drafts =
-      DraftModules{in.drafts,
-                   in.draft_attention < 0 ? attentions.back()
-                                          : in.attentions[static_cast<std::size_t>(in.draft_attention)].value,
-                   in.draft_ffn < 0 ? ffns.back() : in.ffns[static_cast<std::size_t>(in.draft_ffn)].value};
+  m.drafts = DraftModules{
+      in.drafts,
+      in.draft_attention < 0 ? attentions.back()
+                             : in.attentions[static_cast<std::size_t>(in.draft_attention)].value,
+      in.draft_ffn < 0 ? ffns.back() : in.ffns[static_cast<std::size_t>(in.draft_ffn)].value, in.one_choice};
 }
 
 std::pair<Reader, std::string> locate(const Layers& in, const Reader& root, const Model& m,

@@ -38,6 +38,7 @@ struct Layers {
   int ffn_inner = 0;
   int first_dense_layers = 0;
   int drafts = 0;                            // modules of multi-token prediction
+  bool one_choice = false;                   // DraftModules::one_choice
   int draft_attention = -1, draft_ffn = -1;  // their layers' kinds; -1: those of the last layer
 };
 

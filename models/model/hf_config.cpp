@@ -174,7 +174,7 @@ void set_drafts(Import& in) {
   if (in.drafts == 0) return;
   const LayerRun& last = in.m.runs.back();
   in.m.drafts = DraftModules{in.drafts, in.draft_attention.value_or(in.m.attentions[last.attention]),
-                             in.draft_ffn.value_or(in.m.ffns[last.ffn])};
+                             in.draft_ffn.value_or(in.m.ffns[last.ffn]), in.one_choice};
   in.note(fmt::format(
       "counted apart, timed where steps draft (speculative): {} multi-token-prediction layer(s)", in.drafts));
 }

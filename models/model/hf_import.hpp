@@ -24,8 +24,9 @@ struct Import {
   Reader root;
   Reader file;  // of which root is the whole or the text_config
   Model m;
-  bool wrapped = false;  // root is a text_config
-  int drafts = 0;        // multi-token-prediction layers, of which per-layer lists may have entries
+  bool wrapped = false;     // root is a text_config
+  int drafts = 0;           // multi-token-prediction layers, of which per-layer lists may have entries
+  bool one_choice = false;  // DraftModules::one_choice
 
   int layers = 0;
   Attention attention = {};             // of all layers, or of those that are not local

@@ -228,10 +228,7 @@ void read_glm_dsa(Import& in) {
     in.mixers.push_back(in.attention);
     in.mixers.back().index->shared = shared[i];
   }
-  if (in.flag("index_share_for_mtp_iteration") && in.drafts > 0)
-    in.note(
-        "not modelled: later passes of the module that drafts take the choice of its first "
-        "(index_share_for_mtp_iteration); each is timed as if it chose for itself, which is longer");
+  in.one_choice = in.flag("index_share_for_mtp_iteration") && in.drafts > 0;
 }
 
 constexpr std::int64_t kMostIterations = 100'000;

@@ -50,6 +50,9 @@ struct DraftModules {
   int count = 0;
   Attention attention;
   FeedForward ffn;
+  /// Passes behind the first attend to the tokens that the first has chosen, and neither score nor project
+  /// index queries and keys (GLM-5.2: index_share_for_mtp_iteration). Needs an index of its own.
+  bool one_choice = false;
   bool operator==(const DraftModules&) const = default;
 };
 

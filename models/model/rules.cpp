@@ -131,6 +131,9 @@ class Rules {
     require(m_.drafts->count >= 1, "drafts.count", "expected at least one module");
     require(!m_.drafts->attention.none() && !m_.drafts->ffn.none(), "drafts",
             "modules without attention or without a network are not modelled");
+    const auto& index = m_.drafts->attention.index;
+    require(!m_.drafts->one_choice || (index && !index->shared), "drafts.one_choice",
+            "expected modules whose attention has an index and chooses by it");
     attention(m_.drafts->attention, "drafts.attention.");
     ffn(m_.drafts->ffn, "drafts.ffn.");
   }

@@ -7,6 +7,8 @@
 #include "planner/engines/checkpoints.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/scenario/bare_kernels.hpp"
+#include "planner/search/provenance.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/studies/plan_intervals.hpp"
 #include "sim/base/argument_names.hpp"
 
@@ -147,6 +149,19 @@ std::optional<Workload> asked_workload(const Study& study) {
   return Workload{load->input, load->output, load->equal_lengths ? "equal" : "drawn"};
 }
 
+std::optional<Acceptance> acceptance_of(const Case& c) {
+  if (!c.acceptance) return std::nullopt;
+  const AcceptanceOrigin& from = c.acceptance->origin();
+  Acceptance out{from.name, from.method, from.source, {}, {}, {}};
+  for (const int k : c.acceptance->usual()) {
+    const AcceptedLength length = c.acceptance->mean_at(k);
+    out.drafts.push_back(k);
+    out.tokens_per_step.push_back(length.mean);
+    out.bases.emplace_back(acceptance_basis_name(length.basis));
+  }
+  return out;
+}
+
 Setting setting_of(const Study& study) {
   const Case& c = study.study;
   Setting out;
@@ -159,6 +174,7 @@ Setting setting_of(const Study& study) {
   out.intervals = what_intervals_are(c);
   out.engine = engine_of(c);
   out.workload = asked_workload(study);
+  out.acceptance = acceptance_of(c);
   out.precision = precision_of(c);
   out.costs = costs_of(c.system);
   return out;

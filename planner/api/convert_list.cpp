@@ -3,6 +3,7 @@
 
 #include "planner/engines/launchable.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/strategies/columns.hpp"
 #include "planner/studies/listing.hpp"
 
@@ -52,10 +53,34 @@ std::vector<ListedScenario> scenarios() {
   return out;
 }
 
+std::vector<ListedAcceptance> acceptance() {
+  std::vector<ListedAcceptance> out;
+  for (const PublishedAcceptance& c : load_published_acceptance(shipped_catalogs().acceptance())) {
+    ListedAcceptance& listed = out.emplace_back(ListedAcceptance{c.name(),
+                                                                 c.model,
+                                                                 c.method,
+                                                                 c.thinking,
+                                                                 c.form.p,
+                                                                 c.form.g,
+                                                                 c.most_drafts,
+                                                                 c.median_error,
+                                                                 c.largest_error,
+                                                                 {},
+                                                                 {},
+                                                                 c.source});
+    for (const MeasuredAcceptance& point : c.points) {
+      listed.drafts.push_back(point.k);
+      listed.tokens_per_step.push_back(point.mean);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void nothing_called(const std::string& what, std::vector<std::string> hints) {
-  const std::vector<std::string> names{"models", "systems", "strategies", "options", "scenarios"};
+  const std::vector<std::string> names{"models",  "systems",   "strategies",
+                                       "options", "scenarios", "acceptance"};
   const std::string several = what.ends_with("y") ? what.substr(0, what.size() - 1) + "ies" : what + "s";
   std::vector<std::string> details = expected_one_of(what, names);
   if (const auto one = name_in_any_case(several, names); one && details.size() == 1)
@@ -77,6 +102,8 @@ ListResult listed(const std::string& what) {
     out.options = options();
   else if (what == "scenarios")
     out.scenarios = scenarios();
+  else if (what == "acceptance")
+    out.acceptance = acceptance();
   else
     nothing_called(what);
   return out;

@@ -129,6 +129,43 @@ struct Fields<ListedScenario> {
   }
 };
 
+struct ListedAcceptance {
+  std::string name;
+  std::string model;
+  std::string method;
+  std::string thinking;
+  double p = 1;
+  double g = 1;
+  int fitted_drafts = 0;
+  double median_error = 0;
+  double largest_error = 0;
+  std::vector<long long> drafts;
+  std::vector<double> tokens_per_step;
+  std::string source;
+};
+template <>
+struct Fields<ListedAcceptance> {
+  static constexpr const char* name = "ListedAcceptance";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "A published curve of accepted drafts.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using A = ListedAcceptance;
+    field("name", &A::name, "as `speculative.acceptance` of scenarios takes it");
+    field("model", &A::model, "that was measured");
+    field("method", &A::method, "of drafting");
+    field("thinking", &A::thinking, "`on` or `off`");
+    field("p", &A::p, "of p g^(j-1), which the j-th draft is accepted with where all before it were");
+    field("g", &A::g, "of the same");
+    field("fitted_drafts", &A::fitted_drafts, "that p and g were fitted to: from 1 to this");
+    field("median_error", &A::median_error, "of the fit, in parts");
+    field("largest_error", &A::largest_error, "of the fit, in parts");
+    field("drafts", &A::drafts, "whose published mean is used as it stands");
+    field("tokens_per_step", &A::tokens_per_step, "these means");
+    field("source", &A::source, "who published it");
+  }
+};
+
 struct ListResult {
   std::string version;
   std::string command;
@@ -138,6 +175,7 @@ struct ListResult {
   std::optional<std::vector<ListedStrategy>> strategies;
   std::optional<std::vector<ListedOption>> options;
   std::optional<std::vector<ListedScenario>> scenarios;
+  std::optional<std::vector<ListedAcceptance>> acceptance;
 };
 template <>
 struct Fields<ListResult> {
@@ -150,12 +188,13 @@ struct Fields<ListResult> {
     using R = ListResult;
     field("version", &R::version, "of shardline");
     field("command", &R::command, "that gives the same, quoted for the shell; empty: the library was asked");
-    field("what", &R::what, "`models`, `systems`, `strategies`, `options` or `scenarios`");
+    field("what", &R::what, "`models`, `systems`, `strategies`, `options`, `scenarios` or `acceptance`");
     field("models", &R::models, "by name");
     field("systems", &R::systems, "by name");
     field("strategies", &R::strategies, "in the order of the table of strategies");
     field("options", &R::options, "in the order of that table");
     field("scenarios", &R::scenarios, "by name");
+    field("acceptance", &R::acceptance, "published curves, by model");
   }
 };
 

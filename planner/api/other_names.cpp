@@ -28,7 +28,9 @@ constexpr const char* kModel =
 constexpr const char* kNothingRuns =
     "nothing is started or asked here: simulate -o and serve -o write the files that start a server";
 constexpr const char* kDrafts =
-    "--set 'speculative.acceptance={p: 0.8, g: 0.9}' (of a model with a module that drafts)";
+    "--set speculative.acceptance=deepseek-v4-pro-mtp-thinking-on (of a model with a module that drafts; "
+    "others: "
+    "shardline list acceptance, or {p: 0.8, g: 0.9}, or a file)";
 
 constexpr const char* kSplitCache = "--plan helix:kvp=8,tpf=8 (to decode with the cache split by sequence)";
 constexpr const char* kCacheType = "--set precision.kv=fp8";
@@ -290,6 +292,9 @@ constexpr Meaning kOtherNames[] = {
     {"--drafts", kDrafts},
     {"--draft-model", kDrafts},
     {"--speculative", kDrafts},
+    {"--acceptance", kDrafts},
+    {"--acceptance-rate", kDrafts},
+    {"--acceptance-length", kDrafts},
     {"--speculative-num-steps", kDrafts},
     {"--ctx", "--input"},
     {"--ctx", kContext},

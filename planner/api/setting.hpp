@@ -127,6 +127,35 @@ struct Fields<Costs> {
   }
 };
 
+struct Acceptance {
+  std::string curve;
+  std::string method;
+  std::string source;
+  std::vector<long long> drafts;
+  std::vector<double> tokens_per_step;
+  std::vector<std::string> bases;
+};
+template <>
+struct Fields<Acceptance> {
+  static constexpr const char* name = "Acceptance";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about =
+      "How many tokens of a request a step yields by how many drafts it verifies.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    using A = Acceptance;
+    field("curve", &A::curve, "its name, of a published curve (`shardline list acceptance`); else empty");
+    field("method", &A::method, "of drafting, of a published curve; priced is the model's own module");
+    field("source", &A::source, "of a published curve");
+    field("drafts", &A::drafts, "1 to 8, or the one whose mean is given");
+    field("tokens_per_step", &A::tokens_per_step, "of each of these, in the mean");
+    field(
+        "bases", &A::bases,
+        "what each mean rests on: `given`, `two-parameter form`, `form between given k`, `form beyond given "
+        "k`");
+  }
+};
+
 struct Setting {
   std::string title;
   std::string model;
@@ -137,6 +166,7 @@ struct Setting {
   std::string intervals;
   Engine engine;
   std::optional<Workload> workload;
+  std::optional<Acceptance> acceptance;
   Precision precision;
   Costs costs;
 };
@@ -160,6 +190,7 @@ struct Fields<Setting> {
     field("intervals", &Setting::intervals, "what the intervals of estimates are by");
     field("engine", &Setting::engine, "who runs the plans");
     field("workload", &Setting::workload, "what is served; null: steps alone");
+    field("acceptance", &Setting::acceptance, "of drafts, where plans may have any; else null");
     field("precision", &Setting::precision, "types");
     field("costs", &Setting::costs, "prices");
   }

@@ -7,6 +7,7 @@
 #include "planner/cli/commands.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/strategies/columns.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -59,15 +60,25 @@ std::string scenarios_text() {
   return fitted(t);
 }
 
+std::string acceptance_text() {
+  Table t({"acceptance", "p", "g", "off", "drafts 1", "3", "6", "8", "source"});
+  for (const PublishedAcceptance& c : load_published_acceptance(shipped_catalogs().acceptance())) {
+    std::vector<std::string> row{c.name(), fmt::format("{:g}", c.form.p), fmt::format("{:g}", c.form.g),
+                                 fmt::format("{:.1f} %", 100 * c.largest_error)};
+    for (const int k : {1, 3, 6, 8}) row.push_back(fmt::format("{:.2f}", c.curve().mean_at(k).mean));
+    row.push_back(c.source);
+    t.add(std::move(row));
+  }
+  return fitted(t);
+}
+
 struct Kind {
   const char* name;
   std::string (*text)();
 };
-constexpr Kind kKinds[] = {{"models", models_text},
-                           {"systems", systems_text},
-                           {"strategies", strategies_text},
-                           {"options", options_text},
-                           {"scenarios", scenarios_text}};
+constexpr Kind kKinds[] = {{"models", models_text},         {"systems", systems_text},
+                           {"strategies", strategies_text}, {"options", options_text},
+                           {"scenarios", scenarios_text},   {"acceptance", acceptance_text}};
 
 std::vector<std::string> offered_kinds() {
   std::vector<std::string> names;
@@ -80,7 +91,8 @@ struct ListOptions {
 };
 
 void declare(Arguments& a, ListOptions& o) {
-  a.add("what", o.what, "models, systems, strategies, options (of plans) or scenarios")
+  a.add("what", o.what,
+        "models, systems, strategies, options (of plans), scenarios or acceptance (of drafts)")
       .required()
       .offers(offered_kinds);
 }
@@ -110,7 +122,8 @@ int run(const ListOptions& o, const Provenance& made_by) {
 
 }  // namespace
 
-const Command kListCommand{"list", "List models, systems, strategies, options of plans or scenarios",
-                           "shardline list models", prepare<ListOptions, declare, run>};
+const Command kListCommand{
+    "list", "List models, systems, strategies, options of plans, scenarios or acceptance of drafts",
+    "shardline list models", prepare<ListOptions, declare, run>};
 
 }  // namespace shardline::cli

@@ -130,9 +130,10 @@ std::string drafts_line(const ServiceAnswer& a) {
   const bool wide = of.band.low != 0 || of.band.high != 0;
   return fmt::format(
       "drafts: {} of each request are verified in a step, which yields {:.2f} tokens of it in the mean "
-      "({}{}), drawn for each step of each request (seed {}); ITL is from chunk to chunk, of 1 to {} tokens "
+      "({}{}{}), drawn for each step of each request (seed {}); ITL is from chunk to chunk, of 1 to {} "
+      "tokens "
       "each",
-      of.k, of.mean, acceptance_basis_name(of.basis),
+      of.k, of.mean, acceptance_basis_name(of.basis), of.curve.empty() ? "" : " of " + of.curve,
       wide ? fmt::format(", {:+.0f}/{:+.0f} % on other curves", 100 * std::expm1(of.band.low),
                          100 * std::expm1(of.band.high))
            : "",

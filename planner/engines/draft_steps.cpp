@@ -39,6 +39,7 @@ DraftSteps read_draft_steps(const Reader& r) {
   if (const auto states = r.find("states"))
     out.states =
         states->one_of({"places", "copied"}) == 1 ? DraftSteps::States::copied : DraftSteps::States::places;
+  if (const auto choice = r.find("choice")) out.one_choice = choice->one_of({"each", "first"}) == 1;
   out.assumes = r.at("assumes").text();
   static_cast<void>(r.at("why").text());
   r.no_other_keys();

@@ -24,6 +24,9 @@ struct DraftSteps {
   /// accepted one is copied (SGLang, TensorRT-LLM). unsaid: such layers have no drafts.
   enum class States : unsigned char { unsaid, places, copied };
   States states = States::unsaid;
+  /// Whether passes behind the first take its choice where the model says so (DraftModules::one_choice): a
+  /// release that reads the key, and whose reuse engages; else each pass scores and chooses for itself.
+  bool one_choice = false;
   std::string assumes;  // what is not measured, printed with every answer that has drafts
 };
 

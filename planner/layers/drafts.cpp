@@ -69,12 +69,12 @@ std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
 double tokens_per_step(const Case& c, const Plan& p) {
   if (p[kDrafts] == 0 || !c.batch.decodes()) return 1;
   SL_CHECK(c.acceptance, "a plan with drafts has passed no_drafts()");
-  return c.acceptance->at(p[kDrafts]).mean;
+  return c.acceptance->mean_at(p[kDrafts]).mean;
 }
 
 ErrorTerms acceptance_errors(const Case& c, const Plan& p) {
   if (p[kDrafts] == 0 || !c.batch.decodes()) return {};
-  const ErrorBand tokens = c.acceptance->at(p[kDrafts]).band;
+  const ErrorBand tokens = c.acceptance->mean_at(p[kDrafts]).band;
   if (tokens.low == 0 && tokens.high == 0) return {};
   return {kAcceptanceSource, ErrorBand{-tokens.high, -tokens.low}};  // of more tokens each takes less time
 }
@@ -120,6 +120,16 @@ Case drafting_case(const Case& c) {
     const Count all = c.groups->decodes + c.groups->prompts;
     out.groups = GroupRows{all, c.groups->busiest, all, 0, c.groups->busiest};
   }
+  return out;
+}
+
+bool takes_first_choice(const Case& c) {
+  return c.model.drafts && c.model.drafts->one_choice && (!c.engine || c.engine->drafts.one_choice);
+}
+
+Case choice_taking_case(const Case& c) {
+  Case out = without_prices(c);
+  out.model.attentions[static_cast<std::size_t>(draft_layer(c.model)->attention)].index->shared = true;
   return out;
 }
 

@@ -53,6 +53,13 @@ Case drafting_case(const Case& c);
 /// The case whose matrices have the types of the modules that draft (Precision::drafts).
 Case module_case(const Case& c);
 
+/// Whether passes behind the first attend to what the first has chosen: the model's module says so, and the
+/// engine does it; bare kernels do.
+bool takes_first_choice(const Case& c);
+/// The case of such a pass: the module's kind of attention takes a choice that is there, as layers that share
+/// one do, and neither projects nor scores for one of its own.
+Case choice_taking_case(const Case& c);
+
 /// What enters a module: the norms of hidden state and embedding, and the product [rows, 2H] x [2H, H] of
 /// both, whole on every rank (vllm model_executor/models/deepseek_mtp.py, DeepSeekMultiTokenPredictorLayer,
 /// eh_proj, at v0.24.0). Rows are the view's: with its drafts those that were verified and those of prompts,

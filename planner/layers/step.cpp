@@ -332,6 +332,9 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& v, StepBlock block
   }
   if (block.draft && block.kind != BlockKind::head && has_prompts(c))
     return add_block(b, drafting_case(c), v, block);
+  if (block.draft && block.kind == BlockKind::attention && takes_first_choice(c) &&
+      !attention_of(c, block).index->shared)
+    return add_block(b, choice_taking_case(c), v, block);
   const Count rows = decode_rows(c, v) + prefill_tokens(c, v);
   LayerFlow none;
   if (block.kind != BlockKind::attention || !c.batch.prefills())

@@ -340,7 +340,7 @@ Scenario read_scenario(Document& document, const Catalogs& catalogs, const Overr
   const auto precision = read_precision_of(root);
   const Routing routing = root.has("routing") ? read_routing(root.at("routing")) : Routing{};
   refuse_idle_keys(root, models, steps_asked(asked, kind, load.has_value()));
-  const auto acceptance = scenario_parts::read_speculative(document, root, kind, models, profile);
+  const auto acceptance = scenario_parts::read_speculative(document, root, kind, models, profile, catalogs);
   const std::optional<NoiseSpec> noise = read_noise_of(root, kind, sweep != nullptr, system);
   const double gpu_hour = read_gpu_hour(root, sweep != nullptr);
   const auto constraints_at = root.find("constraints");

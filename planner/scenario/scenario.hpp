@@ -81,6 +81,9 @@ struct Scenario {
 
 struct Catalogs {
   std::filesystem::path models, systems, scenarios, engines = {};
+
+  /// The published curves of accepted drafts, beside the engines.
+  std::filesystem::path acceptance() const { return engines.parent_path() / "serving/acceptance.yaml"; }
 };
 
 /// What a command line says of a scenario, which goes before what the file says.

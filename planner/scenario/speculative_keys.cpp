@@ -12,7 +12,8 @@ namespace shardline::scenario_parts {
 
 std::shared_ptr<const AcceptanceCurve> read_speculative(const Document& document, const Reader& root,
                                                         StepKind kind, const std::vector<Model>& models,
-                                                        const EngineProfile* engine) {
+                                                        const EngineProfile* engine,
+                                                        const Catalogs& catalogs) {
   const auto at = root.find("speculative");
   if (!at) return nullptr;
   if (kind == StepKind::prefill) at->fault("speculative is for phase: decode, whose steps verify drafts");
@@ -34,7 +35,8 @@ std::shared_ptr<const AcceptanceCurve> read_speculative(const Document& document
   if (!acceptance.is_scalar())
     curve = read_acceptance(document, acceptance);
   else
-    curve = load_at(acceptance, [&](const std::string& file) { return load_acceptance(file); });
+    curve = load_at(acceptance,
+                    [&](const std::string& file) { return acceptance_named(file, catalogs.acceptance()); });
   return curve ? std::make_shared<const AcceptanceCurve>(std::move(*curve)) : nullptr;
 }
 

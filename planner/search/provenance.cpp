@@ -206,27 +206,46 @@ std::vector<Diagnostic> model_notes(const Case& c) {
   return out;
 }
 
+namespace {
+
+// Whose tokens of a step they are: an own table's, a form's, or of whom they were published.
+std::string acceptance_text(const AcceptanceCurve& curve, bool exact) {
+  const std::string between = exact ? "" : ", and between and beyond by p and g";
+  if (curve.origin().name.empty()) return curve.points().empty() ? "by p and g" : "as given" + between;
+  std::vector<int> measured;
+  for (const MeasuredAcceptance& point : curve.points()) measured.push_back(point.k);
+  const AcceptanceOrigin& from = curve.origin();
+  return fmt::format(
+      "as published with {} of them ({}: {}){}{}", fmt::join(measured, ", "), from.name, from.source,
+      from.method == "mtp" ? ""
+                           : fmt::format(", drafted by {} and priced as the model's own module", from.method),
+      between);
+}
+
+}  // namespace
+
 std::string drafts_text(const Case& c) {
   if (!c.acceptance) return "";
-  constexpr int kShown = 8;
-  std::string yields;
+  const std::vector<int> told = c.acceptance->usual();
+  std::vector<std::string> yields;
   ErrorBand widest{0, 0};
-  for (int k = 1; k <= kShown; ++k) {
-    const AcceptedLength length = c.acceptance->at(k);
-    yields += fmt::format("{}{:.2f}", k > 1 ? ", " : "", length.mean);
+  for (const int k : told) {
+    const AcceptedLength length = c.acceptance->mean_at(k);
+    yields.push_back(fmt::format("{:.2f}", length.mean));
     widest = widest.hull(length.band);
   }
   // A mean of a table has no band; what traffic the table was measured on is the user's to know.
+  const bool exact = widest.low == 0 && widest.high == 0;
   const std::string off =
-      widest.low == 0 && widest.high == 0
-          ? "as given: intervals hold none of the acceptance"
-          : fmt::format(
-                "{}: intervals hold what such a form is off published curves, {:.0f}/+{:.0f} % at "
-                "most, and nothing of other traffic",
-                c.acceptance->points().empty() ? "by p and g" : "as given, and between and beyond by p and g",
-                100 * std::expm1(widest.low), 100 * std::expm1(widest.high));
-  return fmt::format("  times are per token: with 1 to {} drafts a step yields {} tokens of a request, {}\n",
-                     kShown, yields, off);
+      exact ? "intervals hold none of the acceptance"
+            : fmt::format(
+                  "intervals hold what such a form is off published curves, {:.0f}/+{:.0f} % at most, and "
+                  "nothing of other traffic",
+                  100 * std::expm1(widest.low), 100 * std::expm1(widest.high));
+  const std::string drafts =
+      told.size() == 1 ? std::to_string(told[0]) : fmt::format("{} to {}", told.front(), told.back());
+  return fmt::format("  times are per token: with {} drafts a step yields {} tokens of a request, {}: {}\n",
+                     drafts, fmt::join(yields, ", "), acceptance_text(*c.acceptance, exact), off);
 }
 
 std::string chunk_text(const Case& c) {

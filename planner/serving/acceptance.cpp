@@ -119,8 +119,9 @@ AcceptanceCurve::AcceptanceCurve(AcceptanceForm form) : form_(form) {
   SL_CHECK(sound(form), "0 < p <= 1 and 0 < g <= 1");
 }
 
-AcceptanceCurve::AcceptanceCurve(std::vector<MeasuredAcceptance> points, std::optional<AcceptanceForm> given)
-    : points_(std::move(points)), form_(given) {
+AcceptanceCurve::AcceptanceCurve(std::vector<MeasuredAcceptance> points, std::optional<AcceptanceForm> given,
+                                 AcceptanceOrigin origin)
+    : points_(std::move(points)), form_(given), origin_(std::move(origin)) {
   SL_CHECK(!points_.empty(), "at least one point");
   SL_CHECK(!form_ || sound(*form_), "0 < p <= 1 and 0 < g <= 1");
   int before = 0;
@@ -133,6 +134,14 @@ AcceptanceCurve::AcceptanceCurve(std::vector<MeasuredAcceptance> points, std::op
 }
 
 AcceptedLength AcceptanceCurve::at(int k) const {
+  AcceptedLength out = mean_at(k);
+  out.curve = origin_.name;
+  // Without a form each draft is as probable as any other of this k.
+  if (k > 0) out.survival = law_of(form_.value_or(AcceptanceForm{}), k, out.mean);
+  return out;
+}
+
+AcceptedLength AcceptanceCurve::mean_at(int k) const {
   SL_CHECK(k >= 0 && k <= kMostDrafts, "0 <= k <= kMostDrafts");
   AcceptedLength out;
   out.k = k;
@@ -140,16 +149,13 @@ AcceptedLength AcceptanceCurve::at(int k) const {
   if (points_.empty()) {
     out.basis = AcceptanceBasis::form;
     out.band = k <= kPublishedDrafts ? kFormBand : beyond_band(k - kPublishedDrafts).hull(kFormBand);
-    out.survival = survival(*form_, k);
-    out.mean = mean_of(out.survival);
+    out.mean = mean_accepted(*form_, k);
     return out;
   }
   const auto above =
       std::find_if(points_.begin(), points_.end(), [&](const auto& point) { return point.k >= k; });
   if (above != points_.end() && above->k == k) {
     out.mean = above->mean;
-    // Without a form each draft is as probable as any other of this k.
-    out.survival = law_of(form_.value_or(AcceptanceForm{}), k, out.mean);
     return out;
   }
   if (!form_) {
@@ -177,7 +183,13 @@ AcceptedLength AcceptanceCurve::at(int k) const {
     scale = (1 - part) * off(below) + part * off(*above);
   }
   out.mean = std::clamp(mean_accepted(*form_, k) * std::exp(scale), 1.0, 1.0 + k);
-  out.survival = law_of(*form_, k, out.mean);
+  return out;
+}
+
+std::vector<int> AcceptanceCurve::usual() const {
+  if (!form_) return {points_[0].k};
+  std::vector<int> out(kPublishedDrafts);
+  std::iota(out.begin(), out.end(), 1);
   return out;
 }
 

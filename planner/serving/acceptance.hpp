@@ -64,6 +64,14 @@ struct AcceptedLength {
   /// Nominal 90 % of ln(true mean / mean) by what the form is off, of the published curves [P28]; nothing of
   /// a mean that is given: how far the user's traffic is from where it was measured is the user's to know.
   ErrorBand band = {};
+  std::string curve = {};  // the published curve that it is of; empty: a user's own
+};
+
+/// Where a curve is from that somebody published; all empty of a user's own.
+struct AcceptanceOrigin {
+  std::string name;    // "glm-5.2-fp8-mtp-thinking-on"
+  std::string method;  // of drafting: "mtp" (the model's own module), "eagle3", "dspark", ...
+  std::string source;  // "SemiAnalysisAI/InferenceX 843c6254 (Apache-2.0), ..., glm5.2_mtp.yaml"
 };
 
 /// Acceptance by draft length, of one model with one method of drafting.
@@ -77,11 +85,18 @@ class AcceptanceCurve {
   /// form. `points`: not empty, by rising k, each mean from 1 to 1 + k (checked: readers say it with a
   /// place).
   explicit AcceptanceCurve(std::vector<MeasuredAcceptance> points,
-                           std::optional<AcceptanceForm> given = std::nullopt);
+                           std::optional<AcceptanceForm> given = std::nullopt, AcceptanceOrigin origin = {});
 
   /// 0 <= k <= kMostDrafts (checked). UserError at the table's place where it has a single k and no form: one
   /// mean says nothing of other k. k = 0 is plain decoding: one token, given.
   AcceptedLength at(int k) const;
+  /// The same without `survival`, for who asks the mean of many plans: the law of a mean that is no form's
+  /// takes a hundred halvings.
+  AcceptedLength mean_at(int k) const;
+  /// The k that are tried and told where nobody says which: 1 to 8, as published curves end there and the
+  /// best lies below; or, of a single mean without a form, its own alone, as at() answers no other.
+  std::vector<int> usual() const;
+  const AcceptanceOrigin& origin() const { return origin_; }
   const std::optional<AcceptanceForm>& form() const { return form_; }
   const std::vector<MeasuredAcceptance>& points() const { return points_; }
   /// The k of the table whose mean is below that of a smaller k: more drafts accepted less, which the same
@@ -91,6 +106,7 @@ class AcceptanceCurve {
  private:
   std::vector<MeasuredAcceptance> points_;
   std::optional<AcceptanceForm> form_;
+  AcceptanceOrigin origin_;
 };
 
 /// Steps that n tokens of an answer take in the mean, n >= 0 (checked): what a step accepts beyond the n-th
@@ -109,10 +125,16 @@ struct PublishedAcceptance {
   AcceptanceForm form;
   int most_drafts = 0;                         // fitted to k = 1 to this
   double median_error = 0, largest_error = 0;  // of the fit, in parts
+  std::vector<MeasuredAcceptance> points;      // some of the published means, by rising k; not empty
   std::string source;
+
+  /// "glm-5.2-fp8-mtp-thinking-on": how a scenario names it.
+  std::string name() const;
+  /// The published means exactly at their k, the form between and beyond them.
+  AcceptanceCurve curve() const;
 };
-/// The form of planner/serving/acceptance.yaml: `curves`, each with model, method, thinking, p, g,
-/// drafts, error, source. UserError with every fault.
+/// The form of planner/serving/acceptance.yaml: `source` and `curves`, each with model, method, thinking, p,
+/// g, drafts, error, table, file. UserError with every fault, a name that two curves have among them.
 std::vector<PublishedAcceptance> parse_published_acceptance(const std::string& file, const std::string& text);
 std::vector<PublishedAcceptance> load_published_acceptance(const std::filesystem::path& file);
 
@@ -123,5 +145,9 @@ std::optional<AcceptanceCurve> read_acceptance(const Document& document, const R
 /// fault: k from 1 to kMostDrafts, each once, means from 1 to 1 + k.
 AcceptanceCurve parse_acceptance(const std::string& file, const std::string& text);
 AcceptanceCurve load_acceptance(const std::filesystem::path& file);
+/// The curve of `published` (acceptance.yaml) that has this name; a user's file where the text has a folder
+/// or ends in .yaml, .yml or .csv, or where there is such a file and no such curve. UserError with the names
+/// that there are, nearest first said, or with the file's faults.
+AcceptanceCurve acceptance_named(const std::string& name_or_path, const std::filesystem::path& published);
 
 }  // namespace shardline

@@ -143,11 +143,40 @@ class CsvTable {
   std::vector<Diagnostic> faults_;
 };
 
+/// Rows of drafts and mean, with the faults of each and, where there are none, those between rows.
+std::vector<MeasuredAcceptance> read_table(const Document& document, const Reader& table) {
+  std::vector<MeasuredAcceptance> points;
+  const std::vector<Reader> items = table.items();
+  if (table.is_sequence() && items.empty())
+    table.fault("table is empty", {"expected rows of drafts and mean"});
+  for (const Reader& item : items) {
+    const int k = static_cast<int>(item.at("drafts").integer(1, kMostDrafts));
+    points.push_back({k, item.at("mean").number(0, 1e6), item.location()});
+    item.no_other_keys();
+  }
+  if (!document.faulty())
+    check_points(points, [&](std::size_t i, const char* key, const std::string& what) {
+      const Reader at = items[i].at(key);
+      at.fault(at.path() + ": " + what);
+    });
+  return points;
+}
+
+// Names are unique: a second curve of a name would silently be another one.
+void check_names(const std::vector<PublishedAcceptance>& curves, const std::vector<Reader>& items) {
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    const auto same = [&](const PublishedAcceptance& c) { return c.name() == curves[i].name(); };
+    if (std::any_of(curves.begin(), curves.begin() + static_cast<std::ptrdiff_t>(i), same))
+      items[i].fault(fmt::format("{} is named twice", curves[i].name()));
+  }
+}
+
 std::vector<PublishedAcceptance> read_published(const Document& document) {
   const Reader root = document.root();
   const std::string source = root.at("source").text();
   std::vector<PublishedAcceptance> out;
-  for (const Reader& item : root.at("curves").items()) {
+  const std::vector<Reader> items = root.at("curves").items();
+  for (const Reader& item : items) {
     PublishedAcceptance curve;
     curve.model = item.at("model").text();
     curve.method = item.at("method").text();
@@ -157,11 +186,15 @@ std::vector<PublishedAcceptance> read_published(const Document& document) {
     const Reader error = item.at("error");
     curve.median_error = error.at("median").number(0, 1);
     curve.largest_error = error.at("largest").number(curve.median_error, 1);
+    curve.points = read_table(document, item.at("table"));
+    std::sort(curve.points.begin(), curve.points.end(),
+              [](const auto& a, const auto& b) { return a.k < b.k; });
     curve.source = fmt::format("{}, {}", source, item.at("file").text());
     if (error.is_map()) error.no_other_keys();
     if (item.is_map()) item.no_other_keys();
     out.push_back(std::move(curve));
   }
+  check_names(out, items);
   if (root.is_map()) root.no_other_keys();
   document.finish();
   return out;
@@ -175,24 +208,18 @@ std::optional<AcceptanceCurve> read_acceptance(const Document& document, const R
   const auto table = root.find("table");
   if (!table || root.has("p") || root.has("g")) form = read_form(root);
   std::vector<MeasuredAcceptance> points;
-  if (table) {
-    const std::vector<Reader> items = table->items();
-    if (table->is_sequence() && items.empty())
-      table->fault("table is empty", {"expected rows of drafts and mean"});
-    for (const Reader& item : items) {
-      const int k = static_cast<int>(item.at("drafts").integer(1, kMostDrafts));
-      points.push_back({k, item.at("mean").number(0, 1e6), item.location()});
-      item.no_other_keys();
-    }
-    if (!document.faulty())
-      check_points(points, [&](std::size_t i, const char* key, const std::string& what) {
-        const Reader at = items[i].at(key);
-        at.fault(at.path() + ": " + what);
-      });
-  }
+  if (table) points = read_table(document, *table);
   root.no_other_keys();
   if (document.faulty()) return std::nullopt;
   return curve_of(std::move(points), form);
+}
+
+std::string PublishedAcceptance::name() const {
+  return fmt::format("{}-{}-thinking-{}", model, method, thinking);
+}
+
+AcceptanceCurve PublishedAcceptance::curve() const {
+  return AcceptanceCurve(points, form, {name(), method, source});
 }
 
 std::vector<PublishedAcceptance> parse_published_acceptance(const std::string& file,
@@ -212,6 +239,23 @@ AcceptanceCurve parse_acceptance(const std::string& file, const std::string& tex
 AcceptanceCurve load_acceptance(const std::filesystem::path& file) {
   if (file.extension() == ".csv") return parse_acceptance(file.string(), read_text(file, kLargestAcceptance));
   return read_yaml(Document::load(file));
+}
+
+AcceptanceCurve acceptance_named(const std::string& name_or_path, const std::filesystem::path& published) {
+  const std::filesystem::path path(name_or_path);
+  const std::string type = path.extension().string();
+  if (path.has_parent_path() || type == ".yaml" || type == ".yml" || type == ".csv")
+    return load_acceptance(path);
+  std::vector<std::string> names;
+  for (const PublishedAcceptance& curve : load_published_acceptance(published)) {
+    if (curve.name() == name_or_path) return curve.curve();
+    names.push_back(curve.name());
+  }
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return load_acceptance(path);
+  std::vector<std::string> details = expected_one_of(name_or_path, names);
+  details.emplace_back("or {p, g}, {table: [{drafts, mean}]}, or a file of yours (.yaml, .csv)");
+  throw UserError({Diagnostic{{}, "no published acceptance is called " + name_or_path, std::move(details)}});
 }
 
 }  // namespace shardline

@@ -4,22 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "planner/layers/drafts.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/strategies/strategy.hpp"
 
 namespace shardline {
-
-// Drafts that a search looks at by itself: published curves end at 8, and the best lies below.
-constexpr int kDraftsTried = 8;
 
 void enumerate_drafts(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
                       std::vector<Plan>& out) {
   if (!c.acceptance || !s.reads(kDrafts) || !means(kDrafts, c) || !draft_layer(c.model))
     return s.enumerate(c, gpus, space, out);
-  std::vector<int> own(kDraftsTried + 1);
-  std::iota(own.begin(), own.end(), 0);
+  std::vector<int> own = c.acceptance->usual();
+  own.insert(own.begin(), 0);
   const std::vector<int> tried = space.tried(kDrafts, own);
   std::vector<Plan> plans;
   s.enumerate(c, gpus, space, plans);

@@ -186,7 +186,8 @@ void enumerate_drafts(const Case& c, const Strategy& s, int gpus, const SearchSp
                       std::vector<Plan>& out);
 
 /// Appends all plans of the strategy for exactly `gpus` GPUs, batch 1: those that it enumerates, where the
-/// case has an acceptance each with the numbers of drafts that the space asks for, by itself 0 to 8.
+/// case has an acceptance each with the numbers of drafts that the space asks for, by itself 0 and
+/// those that AcceptanceCurve::usual() has.
 void enumerate_plans(const Case& c, const Strategy& s, int gpus, const SearchSpace& space,
                      std::vector<Plan>& out);
 

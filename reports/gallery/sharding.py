@@ -11,6 +11,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONTEXTS = {"64K": "65536 tokens", "256K": "262144 tokens", "1M": "1000000 tokens"}
@@ -57,6 +58,34 @@ WHAT = {
     "messages": {"send_recv", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "dispatch", "combine"},
     "small kernels": {"merge", "elementwise", "compress", "module_rest", "mix_streams", "launch"},
 }
+
+
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
+HOSTED = ("64K", "1M")  # lengths whose plans are asked for an engine's host
+
+
+def hosted(program, system, model, context, plan):
+    """What part of the same plan's step waits for the host of each engine that starts the model; else nothing."""
+    _, _, _, h200, gb200 = MODELS[model]
+    lines = (ROOT / "scenarios" / f"sharding_{system}.yaml").read_text().splitlines()
+    own = ("kernels:", "kv_block:", "options:", "compare:")  # an engine has kernels and blocks of its own
+    shares = {}
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = pathlib.Path(folder) / "hosted.yaml"
+        scenario.write_text("\n".join(line for line in lines if not line.startswith(own)) + "\n")
+        for engine in ENGINES:
+            out = subprocess.run(
+                [program, "simulate", str(scenario), "--json", "--engine", engine, "--any-gpus", "--plan", plan,
+                 "--set", "strategies=[tensor, pipeline, dp_ep]", "--set", f"models=[{model}]", "--set",
+                 f"context={CONTEXTS[context]}", "--set", f"precision={h200 if system == 'h200' else gb200}"],
+                capture_output=True, text=True)
+            if out.returncode in (0, 3) and out.stdout:
+                parts = json.loads(out.stdout)["breakdown"]["parts"]
+                shares[engine] = sum(p["share"] for p in parts if p["name"] == "host")
+            elif "does not start" not in out.stderr:
+                sys.exit(out.stderr)
+    print(system, model, context, plan, "host", shares, flush=True)
+    return shares
 
 
 def ask(program, command, system, model, context, *more, framework=None):
@@ -208,6 +237,19 @@ def frameworks(rows, model):
     return "\n".join(out)
 
 
+def hosts(rows, models):
+    out = ["| model | " + " | ".join(f"{SYSTEMS[s]}: {c}" for s in SYSTEMS for c in HOSTED) + " |",
+           "|---|" + "---|" * (len(SYSTEMS) * len(HOSTED))]
+    for model in models:
+        cells = []
+        for s in SYSTEMS:
+            for c in HOSTED:
+                shares = rows[s, model, f"host at {c}"]
+                cells.append(", ".join(f"{ENGINES[e]} {share:.0%}" for e, share in shares.items()) or "no engine starts it")
+        out.append(f"| {MODELS[model][0]} | " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
 def summary(rows, models):
     out = ["| model | what TP does not share out | " + " | ".join(f"{SYSTEMS[s]}: {c}" for s in SYSTEMS for c in CONTEXTS) + " |",
            "|---|---|" + "---|" * (len(SYSTEMS) * len(CONTEXTS))]
@@ -238,6 +280,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--render", action="store_true", help="of kept answers, without asking")
+    parser.add_argument("--hosts", action="store_true", help="asks for engines' hosts alone, beside kept answers")
     parser.add_argument("--answers", default=str(ROOT / "build" / "sharding.json"), help="where answers are kept")
     parser.add_argument("-o", "--out", default=str(ROOT / "reports"))
     options = parser.parse_args()
@@ -245,11 +288,16 @@ def main():
     program = str(pathlib.Path(options.program).resolve())
     (out / "gallery").mkdir(parents=True, exist_ok=True)
     kept = pathlib.Path(options.answers)
-    if not options.render:
+    if options.hosts:
+        rows = {tuple(r[:3]): r[3] for r in json.loads(kept.read_text())}
+    elif not options.render:
         rows = {(s, m, c): question(program, s, m, c) for s in SYSTEMS for m in models for c in CONTEXTS}
         if "minimax-m3" in models:
             rows |= {(s, "minimax-m3", f): question(program, s, "minimax-m3", "1M", f)
                      for s in SYSTEMS for f in ("sglang", "vllm")}
+    if not options.render:
+        rows |= {(s, m, f"host at {c}"): hosted(program, s, m, c, rows[s, m, c]["base"]["plan"])
+                 for s in SYSTEMS for m in models for c in HOSTED}
         kept.write_text(json.dumps([[*key, row] for key, row in rows.items()], indent=0) + "\n")
     rows = {tuple(r[:3]): r[3] for r in json.loads(kept.read_text())}
     for s in SYSTEMS:
@@ -258,6 +306,7 @@ def main():
     for key, value in {"READING": reading(rows, models), "SUMMARY": summary(rows, models), "H200": table(rows, models, "h200"),
                        "GB200": table(rows, models, "gb200"), "PLANS_H200": plans(rows, models, "h200"),
                        "PLANS_GB200": plans(rows, models, "gb200"),
+                       "HOSTS": hosts(rows, models),
                        "FRAMEWORKS": frameworks(rows, "minimax-m3"),
                        "TYPES": "\n".join(f"| {t} | {f} | `{h}` | `{g}` |" for t, _, f, h, g in
                                           (MODELS[m] for m in models))}.items():

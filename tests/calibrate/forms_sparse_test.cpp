@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/calibrate.hpp"
 #include "calibrate/fit.hpp"
+#include "calibrate/rows.hpp"
 #include "hardware/cost/forms/forms.hpp"
 #include "tests/hardware/support.hpp"
 
@@ -45,6 +47,39 @@ void expect_prediction(const Form& form, const std::vector<std::string>& words, 
   const FitError error = summarise(predicted, exact);
   EXPECT_LT(error.median, 0.01);
   EXPECT_LT(error.p90, 0.03);
+}
+
+// The rows of one name that are two kernels, by heads; other kernels and families have one.
+TEST(HiddenKernels, F15AreVariantsOfTheirOwn) {
+  const auto variants = [](const std::string& kernel) {
+    std::string text =
+        "engine,model,layer,batch,kv_len,heads_local,tp,dtype_kv,dtype_gemm,kernel,latency_us\n";
+    for (const int heads : {1, 16, 17, 32, 64})
+      text += "trtllm_1.3.0rc23,MiniMax-M3,msa,1,4095," + std::to_string(heads) + ",1,bf16,bf16," + kernel +
+              ",131\n";
+    const MeasurementTable table = parse_measurements("t.csv", text);
+    return rows_of(kSparseDecodeForm, testing::catalog_system("gb200-nvl72"), table).variants;
+  };
+  const auto two = variants("msa_fmha_sm100");
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two.at({"MiniMax-M3", "msa", "bf16", "bf16", "msa_fmha_sm100_one_kv_head"}).size(), 2u);
+  EXPECT_EQ(two.at({"MiniMax-M3", "msa", "bf16", "bf16", "msa_fmha_sm100"}).size(), 3u);
+  // Rows are predicted by the fit of theirs. us, of 64 requests of 131,071 tokens (AIConfigurator 095f58a51).
+  const System gb200 = testing::catalog_system("gb200-nvl72");
+  const std::string rows =
+      "engine,model,layer,batch,kv_len,heads_local,tp,dtype_kv,dtype_gemm,kernel,latency_us\n"
+      "trtllm_1.3.0rc23,MiniMax-M3,msa,64,131071,16,1,bf16,bf16,msa_fmha_sm100,3696.6\n"
+      "trtllm_1.3.0rc23,MiniMax-M3,msa,64,131071,32,1,bf16,bf16,msa_fmha_sm100,570.9\n";
+  const std::vector<MeasurementTable> tables{parse_measurements("t.csv", rows)};
+  const Evaluation evaluation = evaluate(gb200, gb200.calibration, tables);
+  ASSERT_EQ(evaluation.rows.size(), 2u);
+  for (const PredictedRow& row : evaluation.rows) {
+    EXPECT_NEAR(row.predicted / row.measured, 1, 0.15);
+    EXPECT_FALSE(row.extrapolated);
+  }
+  const auto one = variants("MiniMaxM3SparseMSAImpl");
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one.begin()->second.size(), 5u);
 }
 
 TEST(FormsSparseFit, H69AnUpdateOfStates) {

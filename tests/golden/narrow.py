@@ -18,7 +18,7 @@ LAST = "tensor:tpa=4,tpf=4,batch=16"
 
 def questions():
     """A command may have several."""
-    cases = {f"list {what}": ["list", what] for what in ("models", "systems", "strategies", "options", "scenarios")}
+    cases = {f"list {what}": ["list", what] for what in ("models", "systems", "strategies", "options", "scenarios", "acceptance")}
     cases["plan"] = ["plan", "llama-3.1-8b", *LINE, "--ttl", "20 ms", "--gpu-hour", "2.5"]
     cases["plan of a rate"] = ["plan", "llama-3.1-8b", *LINE, "--rate", "5/s"]
     cases["plan of targets"] = ["plan", "llama-3.1-8b", *LINE, "--rate", "5/s", "--requests", "300", "--slo", "ttft p90 1 s, tpot p90 12 ms", "-v"]

@@ -9,15 +9,20 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 
+#include "planner/scenario/shipped.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "tests/support/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace shardline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::filesystem::path kPublished = testing::source_dir() / "planner/serving/acceptance.yaml";
 
@@ -70,11 +75,106 @@ TEST(Acceptance, P28ShippedParametersAreThoseOfPublishedCurves) {
                  points_of({1.79, 2.27, 2.49, 2.54, 2.55, 2.55, 2.54, 2.58}));
   expect_shipped(shipped(all, "qwen3.5-397b-a17b-nvfp4", "mtp", "on"),
                  points_of({1.93, 2.73, 3.39, 3.97, 4.41, 4.8, 5.04, 5.21}));
+  std::vector<double> off;
   for (const PublishedAcceptance& curve : all) {
-    EXPECT_LE(curve.median_error, 0.026) << curve.model;
-    EXPECT_LE(curve.largest_error, 0.07) << curve.model;
+    SCOPED_TRACE(curve.name());
+    EXPECT_LE(curve.median_error, 0.026);
+    EXPECT_LE(curve.largest_error, 0.07);
     EXPECT_THAT(curve.source, HasSubstr("InferenceX 843c6254"));
+    std::vector<int> at;
+    for (const MeasuredAcceptance& point : curve.points) {
+      at.push_back(point.k);
+      off.push_back(std::abs(mean_accepted(curve.form, point.k) / point.mean - 1));
+      EXPECT_LE(off.back(), curve.largest_error + 5e-5) << point.k;  // as stated, which is to four digits
+      EXPECT_EQ(curve.curve().at(point.k).mean, point.mean);
+      EXPECT_EQ(curve.curve().at(point.k).basis, AcceptanceBasis::given);
+    }
+    EXPECT_EQ(at, (std::vector<int>{1, 3, 6, 8}));
+    EXPECT_EQ(curve.curve().form(), curve.form);  // not one that is fitted to four of the eight
+    EXPECT_EQ(curve.curve().at(2).basis, AcceptanceBasis::interpolated);
+    EXPECT_EQ(curve.curve().at(9).basis, AcceptanceBasis::extrapolated);
   }
+  ASSERT_EQ(off.size(), 56u);
+  std::sort(off.begin(), off.end());
+  EXPECT_LE((off[27] + off[28]) / 2, 0.026);
+  EXPECT_LE(off.back(), 0.07);
+}
+
+std::string error_of_name(const std::string& name) {
+  try {
+    acceptance_named(name, kPublished);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Acceptance, P28PublishedCurvesAreNamed) {
+  const AcceptanceCurve glm = acceptance_named("glm-5.2-fp8-mtp-thinking-on", kPublished);
+  EXPECT_EQ(glm.origin().name, "glm-5.2-fp8-mtp-thinking-on");
+  EXPECT_EQ(glm.origin().method, "mtp");
+  EXPECT_THAT(glm.origin().source, HasSubstr("glm5.2_mtp.yaml"));
+  EXPECT_EQ(glm.at(3).mean, 2.99);
+  EXPECT_EQ(glm.at(3).curve, "glm-5.2-fp8-mtp-thinking-on");
+  EXPECT_NE(acceptance_named("minimax-m3-eagle3-thinking-on", kPublished).at(3).mean,
+            acceptance_named("minimax-m3-eagle3-thinking-off", kPublished).at(3).mean);
+  EXPECT_THAT(error_of_name("glm-5.2"), HasSubstr("no published acceptance is called glm-5.2"));
+  EXPECT_THAT(error_of_name("glm-5.2"), HasSubstr("did you mean glm-5.2-fp8-mtp-thinking-on?"));
+  EXPECT_THAT(error_of_name("kimi-k3-dspark-thinking-onn"),
+              HasSubstr("did you mean kimi-k3-dspark-thinking-on?"));
+  EXPECT_THAT(error_of_name("nonsense"),
+              HasSubstr("or {p, g}, {table: [{drafts, mean}]}, or a file of yours"));
+  EXPECT_THAT(error_of_name("nowhere.csv"), HasSubstr("cannot read nowhere.csv"));
+}
+
+TEST(Acceptance, P28ScenariosNamePublishedCurves) {
+  const Scenario s = parse_scenario("q.yaml",
+                                    "name: q\nsystem: h200-hgx\nmodels: [deepseek-r1]\ncontext: 8192 tokens\n"
+                                    "speculative: {acceptance: deepseek-v4-pro-mtp-thinking-off}\n"
+                                    "strategies: [tensor]\ngpus: [8]\nbatch: [1]\n",
+                                    shipped_catalogs());
+  const Case& c = s.studies.at(0).study;
+  ASSERT_TRUE(c.acceptance);
+  EXPECT_EQ(c.acceptance->at(3).mean, 2.97);
+  const std::string told = drafts_text(c);
+  EXPECT_THAT(told, HasSubstr("as published with 1, 3, 6, 8 of them (deepseek-v4-pro-mtp-thinking-off: "));
+  EXPECT_THAT(told, HasSubstr("InferenceX 843c6254"));
+  EXPECT_THAT(told, Not(HasSubstr("drafted by")));  // the model's own module, as is priced
+  Case other = c;
+  other.acceptance = std::make_shared<const AcceptanceCurve>(
+      acceptance_named("kimi-k2.5-nvfp4-eagle3-thinking-on", kPublished));
+  EXPECT_THAT(drafts_text(other), HasSubstr("drafted by eagle3 and priced as the model's own module"));
+}
+
+TEST(Acceptance, P28FilesBesideNamesAreTheUsersOwn) {
+  const TemporaryFolder own;
+  const std::filesystem::path& folder = own.path();
+  std::ofstream(folder / "mine.csv") << "drafts,mean\n1,1.5\n3,1.9\n";
+  const AcceptanceCurve mine = acceptance_named((folder / "mine.csv").string(), kPublished);
+  EXPECT_EQ(mine.at(3).mean, 1.9);
+  EXPECT_TRUE(mine.origin().name.empty());
+  // A folder before it makes a file of what would be a curve's name.
+  EXPECT_THROW(acceptance_named((folder / "glm-5.2-fp8-mtp-thinking-on").string(), kPublished), UserError);
+}
+
+// A list whose rows are wrong: every fault at its place; two curves of one name.
+TEST(Acceptance, P28PublishedTablesAreChecked) {
+  const auto fault = [](const std::string& rows) -> std::string {
+    const std::string curve =
+        "  - {model: m, method: mtp, thinking: \"on\", p: 0.8, g: 0.9, drafts: 8, error: {median: 0.01, "
+        "largest: "
+        "0.02}, file: f, table: " +
+        rows + "}\n";
+    try {
+      parse_published_acceptance("a.yaml", "source: s\ncurves:\n" + curve + curve);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(fault("[{drafts: 1, mean: 1.8}]"), HasSubstr("m-mtp-thinking-on is named twice"));
+  EXPECT_THAT(fault("[{drafts: 1, mean: 2.1}]"), HasSubstr("a step with 1 drafts yields from 1 to 2 tokens"));
+  EXPECT_THAT(fault("[]"), HasSubstr("table is empty"));
 }
 
 // The whole table by file and thinking, where a folder of published measurements is named; else nothing.
@@ -109,6 +209,11 @@ TEST(Acceptance, P28AllPublishedCurvesAreReproduced) {
     const std::string key = curve.source.substr(curve.source.rfind(' ') + 1) + " " + curve.thinking;
     ASSERT_TRUE(curves.contains(key)) << key;
     expect_shipped(curve, curves[key]);
+    for (const auto& point : curves[key]) {
+      const AcceptedLength length = curve.curve().at(point.k);
+      EXPECT_NEAR(length.mean, point.mean, length.basis == AcceptanceBasis::given ? 0 : 0.048 * point.mean)
+          << curve.name() << " " << point.k;
+    }
     for (const auto& point : curves[key])
       off.push_back(std::abs(mean_accepted(curve.form, point.k) / point.mean - 1));
     curves.erase(key);

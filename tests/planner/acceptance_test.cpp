@@ -134,6 +134,9 @@ TEST(Acceptance, P28ATableIsUsedExactlyAndTheFormBetween) {
 TEST(Acceptance, P28OneMeanSaysNothingOfOtherK) {
   const AcceptanceCurve one = parse_acceptance("a.yaml", "table:\n  - {drafts: 3, mean: 2.5}\n");
   EXPECT_EQ(one.at(3).mean, 2.5);
+  EXPECT_EQ(one.usual(), std::vector<int>{3});  // sweeps try these, and what yields are told of
+  EXPECT_EQ(parse_acceptance("a.yaml", "p: 0.8\ng: 0.9\n").usual(),
+            (std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_NEAR(1 + one.at(3).survival[0] + one.at(3).survival[1] + one.at(3).survival[2], 2.5, 1e-9);
   try {
     one.at(2);

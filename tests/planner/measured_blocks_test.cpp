@@ -96,6 +96,25 @@ TEST(MeasuredBlocks, H73OpsSumToThemOnEachArchitecture) {
   EXPECT_GT(tried, 100);
 }
 
+// MiniMax-M3 by TensorRT-LLM on Blackwell: ranks of one KV head score nine times as long per token as those
+// of two and four. One fit to all of them lay between, up to 7.9 times above the rows of 32 heads. us, of
+// rows of 64 requests of 131,071 tokens (AIConfigurator 095f58a51).
+TEST(MeasuredBlocks, H73KernelsOfOneKvHeadAreTheirOwn) {
+  const auto block = [](int ranks, long long context) {
+    System on = catalog_system("gb200-nvl72");
+    use_framework(on, "trtllm", source_path("hardware/catalog"));
+    constexpr int kRequests = 64;
+    Case c = make_case(load_model("minimax-m3", source_path("models/catalog")), std::move(on), all_bf16(),
+                       context, 128, Routing{});
+    c.batch.decode.front().count = kRequests;
+    return block_sums(c, ranks, kRequests, context).at(0).ops * 1e6;
+  };
+  for (const auto& [ranks, row] : {std::pair{1, 622.1}, {2, 570.9}, {4, 3696.6}})
+    EXPECT_NEAR(block(ranks, 131'072) / row, 1, 0.15) << ranks;
+  // Beyond all rows, too, each is that of as many heads.
+  EXPECT_GT(block(4, 1'000'000), 4 * block(2, 1'000'000));
+}
+
 // Prompts behind long caches: scores, choice and attention of a layer take no less than the arithmetic of
 // scores, and of attention, at the peak of FP8, however far beyond the tables. Of 8,192 tokens behind 1M of
 // V4-Pro by vLLM's kernels they took a third of that.

@@ -40,7 +40,7 @@ def but_for_who_was_asked(document):
 
 
 PARAMETERS = ["--costs", "parameters"]
-LISTS = ("models", "systems", "strategies", "options", "scenarios")
+LISTS = ("models", "systems", "strategies", "options", "scenarios", "acceptance")
 PLAN = "tensor:tpa=8,tpf=8,batch=1"
 TWO = "tensor:tpa=2,tpf=2,batch=1"
 FOUR, EIGHT = "tensor:tpa=4,tpf=4,batch=16", "tensor:tpa=8,tpf=8,batch=16"

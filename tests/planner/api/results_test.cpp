@@ -385,7 +385,7 @@ TEST(ApiResults, ErrorsHaveAKindAndPlaces) {
 
 TEST(ApiResults, ListsHaveTheNamesOfTheirText) {
   const std::string folder = scratch_folder("list");
-  for (const char* what : {"models", "systems", "strategies", "options", "scenarios"}) {
+  for (const char* what : {"models", "systems", "strategies", "options", "scenarios", "acceptance"}) {
     const std::string line = std::string("list ") + what;
     const Json d = document_of(line, folder);
     const std::string text = run_shardline(line, folder).out;

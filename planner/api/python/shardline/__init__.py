@@ -813,7 +813,8 @@ def data_folder() -> str:
 
 
 def list(what: str) -> ListResult:
-    """What there is: ``models``, ``systems``, ``strategies``, ``options`` (of plans) or ``scenarios``.
+    """What there is: ``models``, ``systems``, ``strategies``, ``options`` (of plans), ``scenarios`` or
+    ``acceptance`` (published curves of accepted drafts).
 
     ``from shardline import *`` leaves it out, for it would hide Python's own ``list``.
 
