@@ -4,7 +4,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
-#include <map>
+#include <optional>
 #include <utility>
 
 #include "sim/base/cancel.hpp"
@@ -91,6 +91,35 @@ class Cluster {
     TraceRequest request;
     Arrival arrival;
   };
+  // Who is in a replica, by the numbers that it gives in turn. A window of slots from the oldest one on: a
+  // node for each of a million users is freed one by one, which took most of the half second that a signal
+  // may take.
+  class Inside {
+   public:
+    void add(Coming c) { slots_.emplace_back(std::move(c)); }
+    // The one of `number`, who leaves.
+    Coming take(std::uint64_t number) {
+      SL_CHECK(number >= first_ && number - first_ < slots_.size() && slots_[number - first_],
+               "who is answered was sent");
+      Coming out = std::move(*slots_[number - first_]);
+      slots_[number - first_].reset();
+      for (; !slots_.empty() && !slots_.front(); ++first_) slots_.pop_front();
+      return out;
+    }
+    // All of them, in the order in which they came; numbers begin anew.
+    std::vector<Coming> take_all() {
+      std::vector<Coming> out;
+      for (std::optional<Coming>& c : slots_)
+        if (c) out.push_back(std::move(*c));
+      slots_.clear();
+      first_ = 0;
+      return out;
+    }
+
+   private:
+    std::deque<std::optional<Coming>> slots_;
+    std::uint64_t first_ = 0;  // number of the first slot
+  };
   // A replica dies, or is back.
   struct Event {
     Seconds time;
@@ -123,12 +152,9 @@ class Cluster {
       for (Coming& c : std::exchange(homeless_, {})) send_again(std::move(c), e.time);
       return;
     }
-    std::vector<Coming> lost;  // in the order in which they were sent
-    for (auto& [number, c] : in_[e.replica]) lost.push_back(std::move(c));
+    std::vector<Coming> lost = in_[e.replica].take_all();  // in the order in which they were sent
     for (Coming& c : coming_[e.replica]) lost.push_back(std::move(c));
-    in_[e.replica].clear();
     coming_[e.replica].clear();
-    accepted_[e.replica] = 0;
     merge(past_[e.replica], engines_[e.replica]->take_served());
     engines_[e.replica].reset();
     router_.down(e.replica);
@@ -167,7 +193,7 @@ class Cluster {
         router_.took(i, static_cast<double>(c.request.input));
         // What is lost is sent again; else only who is answered is of interest.
         if (failures_.all.empty()) c.request = {};
-        in_[i].emplace(accepted_[i]++, std::move(c));
+        in_[i].add(std::move(c));
       } else if (load_.closed) {
         // Who is refused comes again, as after an answer.
         load_.arrivals->completed(c.arrival, std::max(e.now(), c.arrival.time));
@@ -213,11 +239,9 @@ class Cluster {
 
   void leave(std::size_t replica, const AnsweredRequest& a) {
     ++done_;
-    const auto it = in_[replica].find(a.number);
-    SL_CHECK(it != in_[replica].end(), "who is answered was sent");
+    const Coming c = in_[replica].take(a.number);
     if (!load_.closed) router_.answers(replica, static_cast<double>(a.prompt), a.last);
-    if (load_.closed) load_.arrivals->completed(it->second.arrival, a.last);
-    in_[replica].erase(it);
+    if (load_.closed) load_.arrivals->completed(c.arrival, a.last);
     if (answered_) answered_(a);
     if (timeline_ != nullptr) timeline_->add(replica, a);
   }
@@ -249,9 +273,8 @@ class Cluster {
   std::vector<std::unique_ptr<PlayedEngine>> engines_;            // nullptr: down
   std::vector<ServedRequests> past_;                              // what replicas served before they died
   std::vector<std::deque<Coming>> coming_;                        // on their way, by replica
-  std::vector<std::map<std::uint64_t, Coming>> in_;               // by replica and its number there
+  std::vector<Inside> in_;                                        // by replica
   std::vector<Coming> homeless_;                                  // while all are down
-  std::map<std::size_t, std::uint64_t> accepted_;
   std::vector<std::pair<Seconds, double>> waits_;
   bool more_ = true;
   std::uint64_t done_ = 0;

@@ -26,7 +26,11 @@ std::uint32_t RunPool::add_text(const ChainText& of) {
     unused_texts_.pop_back();
   }
   Text& t = texts_[text];
-  t.ids.assign(of.text.begin(), of.text.end());
+  const std::size_t length = of.text.size();
+  const std::span<std::uint64_t> ids(
+      std::pmr::polymorphic_allocator<std::uint64_t>(&memory_).allocate(length), length);
+  std::copy(of.text.begin(), of.text.end(), ids.begin());
+  t.ids = ids;
   t.number = of.number;
   t.parts = of.text_block / of.block;
   SL_CHECK(text == 1 || t.parts == texts_[1].parts, "blocks of all texts are alike");
@@ -37,7 +41,11 @@ std::uint32_t RunPool::add_text(const ChainText& of) {
 }
 
 void RunPool::drop_text(std::uint32_t text) {
-  if (--texts_[text].uses == 0) unused_texts_.push_back(text);
+  Text& t = texts_[text];
+  if (--t.uses > 0) return;
+  memory_.deallocate(const_cast<std::uint64_t*>(t.ids.data()), t.ids.size_bytes(), alignof(std::uint64_t));
+  t.ids = {};
+  unused_texts_.push_back(text);
 }
 
 // Of what stands from `block` on, the first id: with the same one a text goes on alike for a block at least.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -68,7 +69,7 @@ class RunPool {
 
  private:
   struct Text {
-    std::vector<std::uint64_t> ids;
+    std::span<const std::uint64_t> ids;  // in memory_
     std::uint64_t number = 0;
     std::uint32_t parts = 1;   // blocks that an id stands for
     std::uint32_t shared = 0;  // blocks that ids say; what follows is nobody else's
@@ -108,6 +109,8 @@ class RunPool {
   std::uint32_t path_blocks_ = 0;
   std::uint32_t size_, available_, blank_, filled_ = 0;
   bool prefixes_;
+  // Of ids: those of a million requests that wait are given back at once, and not one by one.
+  std::pmr::unsynchronized_pool_resource memory_;
 };
 
 }  // namespace shardline

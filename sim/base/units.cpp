@@ -187,7 +187,11 @@ std::variant<double, std::string> parse(std::string_view text, const Dimension& 
   for (const Unit& unit : dimension.units) {
     if (unit.name != s.unit) continue;
     const double value = scaled(s.number, unit.exponent) * unit.factor;
-    if (!std::isfinite(value)) return wrong("a number outside the range of a double");
+    // A time of "1e-320 us" is none: where zero stands for nothing at all it would pass as that.
+    const bool vanished =
+        value == 0 &&
+        s.number.substr(0, s.number.find_first_of("eE")).find_first_of("123456789") != std::string_view::npos;
+    if (!std::isfinite(value) || vanished) return wrong("a number outside the range of a double");
     return value;
   }
   if (s.unit.size() > 1 && s.unit.front() == ',' && s.unit[1] >= '0' && s.unit[1] <= '9')

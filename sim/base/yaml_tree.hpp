@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/hashed_places.hpp"
 #include "sim/base/yaml_text.hpp"
@@ -124,7 +125,8 @@ struct YamlText {
     if (!listed_all()) {
       faults.push_back({place, std::move(key), std::move(what), std::move(details)});
     } else {
-      ++unlisted;
+      // Hundreds of thousands take a second.
+      if (++unlisted % 256 == 0) check_cancelled();
       known.erase({place.source, place.line, place.column, what});
     }
   }

@@ -1,5 +1,5 @@
 """Fails one allocation, one write, or the making of threads, of short runs: each ends with a documented exit code, never by an exception that
-nobody caught, and leaves a folder that is whole or none. Usage: failures.py BINARY PRELOAD [EVERY]
+nobody caught, and leaves a folder that is whole or none; one that ends as the whole run does says and writes the same bytes. Usage: failures.py BINARY PRELOAD [EVERY]
 Every allocation of a run where EVERY is 1; by default the first ones and then some, over the whole run."""
 import os
 import shutil
@@ -89,6 +89,33 @@ def run(arguments, **environment):
                           env={**os.environ, "LD_PRELOAD": PRELOAD, "PATH": "/nonexistent", **environment})
 
 
+def contents():
+    """Of each file of the output folder; None if it is not there."""
+    if not os.path.isdir("out"):
+        return None
+    found = {}
+    for folder, _, names in os.walk("out"):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, "out")] = file.read()
+    return found
+
+
+def told(ended):
+    """Standard output but for what it says of pictures, which are allowed to be missing and tried one by one."""
+    return [line for line in ended.stdout.splitlines() if not line.startswith(b"  warning: no ")]
+
+
+def changed(whole, ended, written, left):
+    """What a run that ends as the whole one does says or writes otherwise than it, which nobody would notice."""
+    if ended.returncode != whole.returncode:
+        return []
+    names = sorted({*written, *left}) if None not in (written, left) else []
+    return [f"{name} changed" for name in names if written.get(name) != left.get(name)] + (
+        ["standard output changed"] if told(ended) != told(whole) else [])
+
+
 def at_which(count, samples):
     if len(sys.argv) > 3:
         return range(1, count + 1, int(sys.argv[3]))
@@ -122,6 +149,7 @@ def main():
             whole = run(arguments, COUNT_TO="counts")
             expected = whole.returncode
             files = sorted(os.listdir("out")) if os.path.isdir("out") else None
+            written = contents()
             counts = [int(n) for n in open("counts").read().split()]
             for what, count in zip(("FAIL_ALLOCATION", "FAIL_WRITE"), counts):
                 for at in at_which(count, samples):
@@ -129,14 +157,15 @@ def main():
                     ended = run(arguments, **{what: str(at)})
                     left = sorted(os.listdir("out")) if os.path.isdir("out") else None
                     good = ended.returncode in DOCUMENTED and (ended.returncode != 0 or left == files)
+                    silent = changed(whole, ended, written, contents())
                     hidden = [f for f in os.listdir(".") if f.startswith(".")]
                     # Files that are asked for one by one are each whole or not there.
                     some = has_folder(arguments) and left is not None and set(left) <= set(files)
-                    if good and (some or left in (None, files)) and not hidden:
+                    if good and (some or left in (None, files)) and not hidden and not silent:
                         continue
                     faults += 1
                     print(f"FAILED: {' '.join(arguments)}: {what}={at}: exit {ended.returncode} (whole: {expected}), "
-                          f"left {left} {hidden}: {ended.stderr.decode(errors='replace')[-300:]}", flush=True)
+                          f"left {left} {hidden} {silent}: {ended.stderr.decode(errors='replace')[-300:]}", flush=True)
                     for name in hidden:
                         shutil.rmtree(name, ignore_errors=True)
         faults += without_threads()

@@ -7,7 +7,9 @@
 #include <istream>
 #include <iterator>
 #include <string>
+#include <vector>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/reader.hpp"
 
@@ -75,6 +77,19 @@ TEST(AskingText, ATextIsLeftWhereItsReaderIsStopped) {
       EXPECT_EQ(asked, stop);
     }
   }
+}
+
+// A list of two hundred thousand unknown names took almost a second.
+TEST(AskingText, FaultsThatAreOnlyCountedAreAskedFor) {
+  std::string names;
+  for (int i = 0; i < 20'000; ++i) names += "x" + std::to_string(i) + ",";
+  const Document document = Document::parse("text", "names: [" + names + "x]");
+  const std::vector<std::string> known{"tensor", "pipeline"};
+  const std::vector<Reader> items = document.root().at("names").items();
+  std::size_t asked = 0;
+  const CancelQuestion question = [&] { return ++asked == 50; };
+  const CancelScope scope(&question);
+  EXPECT_THROW(for (const Reader& item : items) item.one_of(known), Cancelled);
 }
 
 TEST(AskingText, EveryPieceOfALongTextIsAskedFor) {

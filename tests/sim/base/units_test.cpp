@@ -88,6 +88,13 @@ TEST(Units, SaysWhatWasExpected) {
             "expected a size such as \"186 GB\", found a number outside the range of a double");
   EXPECT_EQ(error_of<Bytes>("1e999 B"),
             "expected a size such as \"186 GB\", found a number outside the range of a double");
+  // Nothing but zero is zero.
+  for (const char* text : {"1e-320 us", "-5e-324 ns", "0.001e-322 ms"})
+    EXPECT_EQ(error_of<Seconds>(text),
+              "expected a time such as \"4 us\", found a number outside the range of a double")
+        << text;
+  for (const char* text : {"0 us", "0.00e7 us", "-0 us", "0e-400 us"})
+    EXPECT_EQ(std::get<Seconds>(parse_quantity<Seconds>(text)).value, 0) << text;
   EXPECT_EQ(error_of<Flops>("3 TFLOP/s"),
             "expected an amount of work such as \"3 TFLOP\", found the unit \"TFLOP/s\"");
   EXPECT_EQ(error_of<FlopsPerSecond>("10 PFLOPS"),
