@@ -86,7 +86,9 @@ ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs) {
           static_cast<long long>(p.cut_transfers),
           static_cast<long long>(p.failed_loads),
           static_cast<long long>(p.recomputed),
-          p.lost_tokens};
+          p.lost_tokens,
+          p.prefill_dummies,
+          p.decode_dummies};
 }
 
 }  // namespace

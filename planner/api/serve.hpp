@@ -219,6 +219,8 @@ struct ServedPools {
   long long failed_loads = 0;
   long long recomputed = 0;
   double lost_tokens = 0;
+  double prefill_dummies = 0;
+  double decode_dummies = 0;
 };
 template <>
 struct Fields<ServedPools> {
@@ -257,6 +259,9 @@ struct Fields<ServedPools> {
     field("recomputed", &P::recomputed, "of these, prompts that were computed where they are answered");
     field("lost_tokens", &P::lost_tokens,
           "of caches that went over links and answered nobody, parts of hand-offs among them");
+    field("prefill_dummies", &P::prefill_dummies,
+          "of the replicas' time, 0 to 1: dummy batches of vLLM's attention groups, none of the steps");
+    field("decode_dummies", &P::decode_dummies, "likewise");
   }
 };
 

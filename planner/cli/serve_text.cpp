@@ -215,6 +215,9 @@ std::string pair_text(const ServedPair& p) {
       p.preemptions);
   if (p.local_prefills > 0)
     out += fmt::format("; {} prompts were computed by the replicas that decode", p.local_prefills);
+  if (p.prefill_dummies + p.decode_dummies > 0)
+    out += fmt::format("; dummy batches run {} of the time of the former and {} of the others'",
+                       percent(p.prefill_dummies), percent(p.decode_dummies));
   if (p.given_up > 0)
     out += fmt::format("; {} REQUESTS WAITED FOR OVER {:.0f} s, after which SGLang gives them up", p.given_up,
                        PairRun::kSent);
@@ -308,7 +311,8 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
                             q.prefill->gpus() + q.plan.gpus() * q.replicas)) +
            line("its engine: " + engine_line(q.prefill->study(study), *a.prefill_knobs));
   if (q.prefill && q.prefill->plan.dp > 1)
-    out += line(groups_line(pair_groups(q.prefill->plan, PairRole::prefills)));
+    out += line(groups_line(pair_groups(std::holds_alternative<SglangKnobs>(a.prefill_knobs->of),
+                                        q.prefill->plan, PairRole::prefills)));
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (q.prefill && std::holds_alternative<SglangKnobs>(a.knobs.of))
     out += line(sends_line(a.knobs, *a.prefill_knobs));
@@ -319,7 +323,9 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   out += line(basis_text(c));
   if (q.prefill && q.prefill->on) out += other_system_lines(q.prefill->on->study, c, line);
   // A play of what nobody can start is told as such.
-  if (const auto refusal = does_not_start(c, sharding_of(plan))) out += line(refusal_text(c, *refusal));
+  Case starts = c;
+  starts.disaggregated = c.disaggregated || (q.prefill && q.prefill->max_local == 0);
+  if (const auto refusal = does_not_start(starts, sharding_of(plan))) out += line(refusal_text(c, *refusal));
   out += "\n";
   if (a.bracket) out += line(bracket_text(a)) + "\n";
   if (a.load.growth_per_s)

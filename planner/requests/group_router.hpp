@@ -30,6 +30,7 @@ struct ReplicaGroups {
   std::size_t count = 1;
   GroupRouting routing = GroupRouting::in_turn;
   std::size_t places = 0;  // requests that a group has at once, those that wait in it too; of from_queue
+  bool dummies = false;    // [R19] engines with nothing to compute run dummy batches, one after another
 };
 
 /// What an attention group has: requests, and the tokens of their prompts.

@@ -52,6 +52,8 @@ Seconds step_of_groups(const StepTimes& times, std::span<const StepBatch* const>
   return out;
 }
 
+Seconds dummy_step(const StepTimes& times) { return bare(times, 1); }
+
 DecodeStretch stretch_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups) {
   if (groups.size() == 1) return times.decode(*groups.front());
   SL_CHECK(has_work(groups) && !has_prompts(groups), "a stretch decodes and has no prompts");

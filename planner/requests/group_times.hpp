@@ -17,6 +17,11 @@ namespace shardline {
 /// beside it add; the step the most of any.
 Seconds step_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups);
 
+/// [R19] Of a step in which no group computes anything: each runs a dummy batch, of one row without a cache
+/// (vLLM, v1/worker/gpu_worker.py, `execute_dummy_batch`: `_dummy_run(1, uniform_decode=True)`; a stored file
+/// of an unknown commit).
+Seconds dummy_step(const StepTimes& times);
+
 /// From a step without prompts on (checked), as long as every request gets a token a step and one group is
 /// the slowest.
 DecodeStretch stretch_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups);

@@ -65,7 +65,7 @@ PlayedEngine::PlayedEngine(std::vector<Scheduler*> schedulers, const ReplicaGrou
 }
 
 bool PlayedEngine::idle() const {
-  return queue_.empty() &&
+  return queue_.empty() && wave_ == 0 &&
          std::all_of(groups_.begin(), groups_.end(), [](const Group& g) { return idle(*g.scheduler); });
 }
 
@@ -143,10 +143,14 @@ void PlayedEngine::deal() {
   queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(tokens.size()));
 }
 
-// A step in which no group has anything to do is none.
+// A step in which no group has anything to do is none, or [R19] one of dummy batches.
 void PlayedEngine::decide() {
   const std::size_t depth = groups_.front().scheduler->depth();
   while (steps_.size() < depth) {
+    if (rule_.dummies) {
+      if (!decide_or_dummy()) return;
+      continue;
+    }
     deal();
     works_.clear();
     for (Group& g : groups_) {
@@ -206,12 +210,13 @@ void PlayedEngine::begin() {
 
 // How many steps, from the first on, each group computes something alike in, or nothing.
 std::uint64_t PlayedEngine::steps_alike() const {
-  std::uint64_t out = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t out = Scheduler::kEndless;
   for (const Group& g : groups_) {
     const Scheduler& s = *g.scheduler;
     if (idle(s)) continue;
     out = std::min(out, s.decided() == steps_.size() ? s.steps_alike() : 1);
   }
+  if (rule_.dummies && !unfinished()) out = std::min(out, (kWave - wave_ % kWave) % kWave + 1);
   return out;
 }
 
@@ -226,12 +231,16 @@ void PlayedEngine::step() {
   look_at_groups();
   prompts_ =
       std::any_of(batches_.begin(), batches_.end(), [](const StepBatch* b) { return !b->prompts.empty(); });
+  dummy_ = std::all_of(batches_.begin(), batches_.end(), [](const StepBatch* b) { return b->empty(); });
   stretch_ = {Seconds(0), Seconds(0), 1};
   open_ = 1;
   if (prompts_) {
     stretch_.start = step_of_groups(times_, batches_);
   } else {
-    stretch_ = stretch_of_groups(times_, batches_);
+    if (dummy_)
+      stretch_ = {dummy_step(times_), Seconds(0), Scheduler::kEndless};
+    else
+      stretch_ = stretch_of_groups(times_, batches_);
     if (jump_) open_ = std::min(stretch_.steps, steps_alike());
     open_ = steps_until(stretch_, dies_ - now_, open_);
   }
@@ -241,7 +250,11 @@ void PlayedEngine::step() {
     end_open();
 }
 
-Seconds PlayedEngine::ends() const { return now_ + length(stretch_, open_); }
+// Dummy batches that nothing but what comes from outside ends have no end.
+Seconds PlayedEngine::ends() const {
+  if (open_ == Scheduler::kEndless) return Seconds(std::numeric_limits<double>::infinity());
+  return now_ + length(stretch_, open_);
+}
 
 void PlayedEngine::end(Seconds at) {
   if (!open()) return;
@@ -252,6 +265,7 @@ void PlayedEngine::end(Seconds at) {
 void PlayedEngine::end_open() {
   const Seconds from = now_;
   const std::uint64_t steps = std::exchange(open_, 0);
+  if (rule_.dummies) wave_ += steps - 1;
   now_ = from + length(stretch_, steps);
   hold(from, now_);
   account(from, length(stretch_, steps), steps);
@@ -271,6 +285,12 @@ void PlayedEngine::die() {
 
 // What a step that has been played up to now_ adds to what is told.
 void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps) {
+  ++out_.events;
+  if (dummy_) {
+    out_.dummies += steps;
+    out_.dummy_time += took;
+    return;
+  }
   PlayedStep told{from, now_, steps};
   double running = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -293,7 +313,6 @@ void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps) {
   if (stepped_) stepped_(told);
   out_.end = now_;
   out_.steps += steps;
-  ++out_.events;
 }
 
 void PlayedEngine::finish(Group& group, Seconds from, std::uint64_t steps) {
@@ -358,6 +377,8 @@ void merge(ServedRequests& to, const ServedRequests& more) {
   to.held += more.held;
   to.running += more.running;
   to.most_held = std::max(to.most_held, more.most_held);
+  to.dummies += more.dummies;
+  to.dummy_time += more.dummy_time;
   to.series.merge(more.series);
 }
 

@@ -45,7 +45,10 @@ struct ServedRequests {
   double held = 0;       // the part of the KV caches that requests hold, times seconds of steps
   double running = 0;    // likewise the requests that have begun
   double most_held = 0;  // of the fullest group's
-  ServedSeries series;   // the same over time
+  /// [R19] Steps in which no group computed anything, which are none of `steps`, and what they took.
+  std::uint64_t dummies = 0;
+  Seconds dummy_time;
+  ServedSeries series;  // the same over time
 };
 
 /// Adds what a later engine of the same replica served.
@@ -56,10 +59,15 @@ void merge(ServedRequests& to, const ServedRequests& more);
 /// [R10] Attention groups have a scheduler each, and a step of all of them begins and ends together; who has
 /// nothing to do in a step takes part in it nevertheless. Steps are decided for all groups at once, so that a
 /// request that comes to a group without any waits as others do.
+///
+/// [R19] Where engines run dummy batches (ReplicaGroups::dummies) a replica with requests never stops, and
+/// one without goes on until its engines ask each other, every kWave steps, whether anybody has any left.
 class PlayedEngine {
  public:
   using Answered = std::function<void(const AnsweredRequest&)>;
   using Stepped = std::function<void(const PlayedStep&)>;
+  /// v1/engine/core.py, DPEngineCoreProc._has_global_unfinished_reqs.
+  static constexpr std::uint64_t kWave = 32;
 
   /// Refers to both.
   PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered = {},
@@ -127,6 +135,8 @@ class PlayedEngine {
   bool give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number);
   void deal();
   void decide();
+  bool unfinished() const;
+  bool decide_or_dummy();
   void take_firsts(Group& group);
   void look_at_groups();
   std::uint64_t steps_alike() const;
@@ -153,7 +163,8 @@ class PlayedEngine {
   std::vector<const StepBatch*> batches_;  // of the first of them, by group
   DecodeStretch stretch_;                  // of the steps that are open
   std::uint64_t open_ = 0;
-  bool prompts_ = false;
+  bool prompts_ = false, dummy_ = false;
+  std::uint64_t wave_ = 0;  // steps that were decided since somebody came to a replica that had stopped
   std::vector<GroupRouter::Counts> counts_;
   std::vector<Scheduler::Id> firsts_;
   std::uint64_t taken_ = 0;

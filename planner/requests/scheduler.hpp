@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +35,8 @@ class Scheduler {
  public:
   /// A request that was added and not forgotten.
   using Id = std::uint32_t;
+  /// Steps alike that only what happens outside of the scheduler ends.
+  static constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
 
   /// What players see of one.
   struct Request {
@@ -91,9 +94,15 @@ class Scheduler {
   /// [R18] Nothing was decided, but something has changed for what is decided next: an engine of which no
   /// group has anything to compute decides again at once, others with their next step.
   virtual bool decides_again() const { return false; }
+  /// [R19] Of an attention group of vLLM's in a pair, whose engine meets with the others' in every step:
+  /// decides the next step as schedule() does, or an empty one where there is nothing to do, a dummy batch,
+  /// in which its worker is asked as in any other. And where no engine of the replica has such a step or
+  /// begins one: what hand-offs have ended is known at once.
+  virtual void schedule_or_dummy() { SL_CHECK(false, "only groups of pairs run dummy batches"); }
+  virtual void look_at_once() { SL_CHECK(false, "only groups of pairs run dummy batches"); }
   /// The first step that is decided and has not ended. There is one (checked).
   virtual const StepBatch& front() const = 0;
-  /// How many steps, from front() on, are sure to be alike if nobody comes; at least 1.
+  /// How many steps, from front() on, are sure to be alike if nobody comes; at least 1, at most kEndless.
   virtual std::uint64_t steps_alike() const = 0;
   /// front() and steps like it have ended, at most steps_alike(): who has one more token for each of them,
   /// `request(id).done` if it was the last. Valid until the next call.

@@ -25,6 +25,12 @@ bool VllmScheduler::schedule() {
   return decide();
 }
 
+// [R19] Whether there is something in the step or not, it carries what its worker says at its end.
+void VllmScheduler::schedule_or_dummy() {
+  SL_CHECK(count_ < depth(), "few enough steps are decided");
+  decide(true);
+}
+
 // All blocks of the prompt before its first byte comes: nobody is read for who has no room.
 bool VllmScheduler::read(Id id, const RunPool::Found& found) {
   Request& r = requests_[id];

@@ -273,7 +273,7 @@ VllmScheduler::Step& VllmScheduler::add_step() {
   return s;
 }
 
-bool VllmScheduler::decide() {
+bool VllmScheduler::decide(bool dummy) {
   Step& now = add_step();
   now.told.swap(told_);
   std::uint32_t budget = knobs_.max_num_batched_tokens;
@@ -285,7 +285,7 @@ bool VllmScheduler::decide() {
   decode_steady(now);
   kept_ = schedule_alone(now, budget);
   admit_waiting(now, budget);
-  if (now.batch.empty()) {
+  if (now.batch.empty() && !dummy) {
     unsettled_ = now.before;
     told_.swap(now.told);
     --count_;
@@ -315,6 +315,8 @@ std::uint64_t VllmScheduler::steps_alike() const {
            std::all_of(s.parts.begin(), s.parts.end(), goes_on);
   };
   if (!kept_ || running_ != steady_.count() || !all_in(first) || !all_in(last)) return 1;
+  // Dummy batches: who waits has not begun, and nothing changes for it until something is told.
+  if (steady_.count() == 0) return kEndless;
   std::uint64_t most = steady_.next_end() + 1 - decided_;  // more that can be decided
   if (steady_.begin_blocks(decided_, most) <= pool_.available()) return most + 1;
   std::uint64_t fits = 0;
@@ -326,7 +328,12 @@ std::uint64_t VllmScheduler::steps_alike() const {
 }
 
 // Decides so many steps like the last one, whose place they take.
-void VllmScheduler::more_alike(std::uint32_t steps) {
+void VllmScheduler::more_alike(std::uint64_t steps_more) {
+  if (steady_.count() == 0) {  // dummy batches
+    decided_ += steps_more;
+    return;
+  }
+  const auto steps = static_cast<std::uint32_t>(steps_more);
   Step& last = step_at(count_ - 1);
   pool_.take(static_cast<std::uint32_t>(steady_.begin_blocks(decided_, steps)));
   last.batch.cached += std::uint64_t{steps} * last.batch.decodes;
@@ -341,7 +348,7 @@ void VllmScheduler::more_alike(std::uint32_t steps) {
 
 Scheduler::Ended VllmScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && count_ > 0, "a step that ends was decided");
-  if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
+  if (steps > 1) more_alike(steps - 1);
   Step& ended = step_at(0);
   finished_ += steps;
   first_ = (first_ + 1) % steps_.size();

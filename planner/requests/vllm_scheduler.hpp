@@ -109,12 +109,15 @@ class VllmScheduler : public Scheduler {
   std::size_t decided() const override { return count_; }
   /// Decides the next step, fewer than depth() being decided (checked); false if there is nothing to do.
   bool schedule() override;
+  void schedule_or_dummy() override;
+  void look_at_once() override { notice(told_, true); }
   /// The first step that is decided and has not ended. There is one (checked).
   const StepBatch& front() const override;
 
   /// How many steps, from front() on, are sure to be alike if nobody comes: the same requests decode,
   /// nobody's last token is in one before the last of them, and blocks suffice. Those not yet decided are
-  /// among them. 1 where prompts are in it, or fewer than depth() steps are decided.
+  /// among them. 1 where prompts are in it, or fewer than depth() steps are decided. [R19] Of dummy batches
+  /// any number, where nothing was told that may end them.
   std::uint64_t steps_alike() const override;
   /// front() and steps like it have ended, at most steps_alike(): every request that is computed up to its
   /// end has one more token for each.
@@ -170,7 +173,8 @@ class VllmScheduler : public Scheduler {
   void part_steady(Step& step);
   void join_steady();
   bool schedule_alone(Step& step, std::uint32_t& budget);
-  bool decide();
+  /// Where a step has nothing in it: false, or it stays as a dummy batch.
+  bool decide(bool dummy = false);
   void admit_waiting(Step& step, std::uint32_t& budget);
   bool admit(Step& step, Id id, std::uint32_t& budget);
   bool read(Id id, const RunPool::Found& found);
@@ -182,7 +186,7 @@ class VllmScheduler : public Scheduler {
   void fail(Id id, bool at_once);
   void preempt(Id id);
   void count(Step& step, Id id, std::uint32_t tokens);
-  void more_alike(std::uint32_t steps);
+  void more_alike(std::uint64_t steps_more);
   void leave(Id id);
   void keep(Request& r);
 

@@ -55,8 +55,9 @@ Case half_of_pair(const Case& c) {
   return half;
 }
 
-ReplicaGroups pair_groups(const Plan& plan, PairRole role) {
+ReplicaGroups pair_groups(bool sglang, const Plan& plan, PairRole role) {
   const auto count = static_cast<std::size_t>(plan.dp);
+  if (!sglang) return {count, GroupRouting::fewest, 0, count > 1};
   return {count, role == PairRole::prefills && count > 1 ? GroupRouting::by_room : GroupRouting::in_turn};
 }
 
@@ -128,10 +129,6 @@ std::optional<std::string> no_pair(const PairServer& from, const PairServer& to)
     return "pairs of pools are played under the rules of vLLM's connector and of SGLang's disaggregation, "
            "those of TensorRT-LLM are not built yet: " +
            argument_given("engine", "vllm") + " or " + argument_given("engine", "sglang");
-  if ((prefill.dp > 1 || decode.dp > 1) && !halves_apart(c))
-    return "attention groups of a pair run steps of nothing under vLLM while all of them wait for caches, "
-           "which is not played yet: a plan with DP1, and more replicas of it, or " +
-           argument_given("engine", "sglang");
   if ((prefill[kDrafts] > 0 || decode[kDrafts] > 0) && !halves_apart(c))
     return "drafts of a pair of pools are played under SGLang's rules alone yet: sweep has them on average; "
            "plans without, " +
@@ -225,8 +222,9 @@ PairRun PairPools::play(const Answering& answering, const ClusterLoad& load, std
                         const std::function<void(std::uint64_t)>& step,
                         const std::vector<ReplicaFailure>& failures) const {
   PlayedPool prefill, decode;
-  prefill.groups = pair_groups(question_.plan, PairRole::prefills);
-  decode.groups = pair_groups(decode_plan_, PairRole::decodes);
+  const bool sglang = std::holds_alternative<SglangKnobs>(knobs_.of);
+  prefill.groups = pair_groups(sglang, question_.plan, PairRole::prefills);
+  decode.groups = pair_groups(sglang, decode_plan_, PairRole::decodes);
   for (int i = 0; i < question_.replicas * question_.plan.dp; ++i)
     prefill.schedulers.push_back(scheduler(PairRole::prefills, answering.law));
   for (int i = 0; i < answering.replicas * decode_plan_.dp; ++i)
@@ -247,13 +245,15 @@ ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) 
   ServedPair out;
   out.prefill_gpus = question_.gpus();
   out.decode_gpus = decode_gpus;
-  const auto busy = [&](const std::vector<ServedRequests>& pool) {
+  const auto part = [&](const std::vector<ServedRequests>& pool, Seconds ServedRequests::*of) {
     double sum = 0;
-    for (const ServedRequests& r : pool) sum += r.busy.value;
+    for (const ServedRequests& r : pool) sum += (r.*of).value;
     return seconds > 0 ? sum / seconds / static_cast<double>(pool.size()) : 0;
   };
-  out.prefill_busy = busy(run.prefill);
-  out.decode_busy = busy(run.decode);
+  out.prefill_busy = part(run.prefill, &ServedRequests::busy);
+  out.decode_busy = part(run.decode, &ServedRequests::busy);
+  out.prefill_dummies = part(run.prefill, &ServedRequests::dummy_time);
+  out.decode_dummies = part(run.decode, &ServedRequests::dummy_time);
   for (const ServedRequests& r : run.prefill) {
     out.prefill_kv = std::max(out.prefill_kv, r.most_held);
     out.preemptions += r.preemptions;

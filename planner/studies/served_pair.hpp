@@ -35,15 +35,16 @@ struct PairPart {
 /// What a load on a pair shows beside its latencies, which are of the whole.
 struct ServedPair {
   int prefill_gpus = 0, decode_gpus = 0;
-  double prefill_busy = 0, decode_busy = 0;  // of the replicas' time, 0 to 1: steps
-  double prefill_kv = 0;                     // of the KV cache, most of any replica
-  double sending = 0, reading = 0;           // of the links' time, full, mean of replicas
-  PairPart prompt, room, transfer, begin;    // [R12], one behind the other
-  double tokens_read = 0;                    // of a request that is handed over, mean
-  std::uint64_t local_prefills = 0;          // prompts that were not
-  std::uint64_t given_up = 0;                // waited, or kept blocks, longer than the engine does
-  bool sends = false;                        // [R14] prompts go as they are computed, room comes first
-  std::uint64_t preemptions = 0;             // of prompts
+  double prefill_busy = 0, decode_busy = 0;        // of the replicas' time, 0 to 1: steps
+  double prefill_dummies = 0, decode_dummies = 0;  // [R19] likewise dummy batches, of neither
+  double prefill_kv = 0;                           // of the KV cache, most of any replica
+  double sending = 0, reading = 0;                 // of the links' time, full, mean of replicas
+  PairPart prompt, room, transfer, begin;          // [R12], one behind the other
+  double tokens_read = 0;                          // of a request that is handed over, mean
+  std::uint64_t local_prefills = 0;                // prompts that were not
+  std::uint64_t given_up = 0;                      // waited, or kept blocks, longer than the engine does
+  bool sends = false;                              // [R14] prompts go as they are computed, room comes first
+  std::uint64_t preemptions = 0;                   // of prompts
   // [R15] Where replicas die: of the time of those that prefill; what hand-offs lost, as of PairRun.
   double prefill_down = 0;
   std::uint64_t cut_transfers = 0, failed_loads = 0, recomputed = 0;
@@ -66,8 +67,9 @@ ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
                         const char* option = "knob");
 
 /// [R18] The attention groups of such a server, and how requests are dealt to them: those of SGLang's for
-/// prompts by the room that the router draws, others in turn.
-ReplicaGroups pair_groups(const Plan& plan, PairRole role);
+/// prompts by the room that the router draws, others in turn; [R19] vLLM's to the group with the fewest, and
+/// its engines run dummy batches.
+ReplicaGroups pair_groups(bool sglang, const Plan& plan, PairRole role);
 
 /// Those of settings for both pools that the one that prefills has.
 std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_both);

@@ -216,6 +216,13 @@ bool BlockwiseVllm::schedule() {
   return decide();
 }
 
+// A dummy batch, of nothing, in which its worker is asked.
+void BlockwiseVllm::schedule_or_dummy() {
+  if (decide()) return;
+  steps_.emplace_back();
+  told_of_.push_back(std::exchange(told_, {}));
+}
+
 void BlockwiseVllm::fail(Id id, bool at_once) {
   Request& r = requests_[id];
   if (knobs_.recompute_failed_loads) {

@@ -42,6 +42,8 @@ class BlockwiseVllm : public Scheduler {
   std::size_t depth() const override { return knobs_.async_scheduling ? 2 : 1; }
   std::size_t decided() const override { return steps_.size(); }
   bool schedule() override;
+  void schedule_or_dummy() override;
+  void look_at_once() override { notice(told_, true); }
   const StepBatch& front() const override;
 
   std::uint64_t steps_alike() const override;

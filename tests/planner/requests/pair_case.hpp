@@ -1,10 +1,12 @@
 // Random loads on pairs of pools of vLLM's, as the player and the plain stepper have them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "planner/requests/vllm_scheduler.hpp"
+#include "tests/planner/requests/plain_pair.hpp"
 #include "tests/planner/requests/played_pair.hpp"
 
 namespace shardline {
@@ -13,6 +15,7 @@ struct PairCase {
   VllmKnobs prefill, decode;
   TransferRates links;
   std::size_t senders = 1, receivers = 1;
+  ReplicaGroups prefill_groups{}, decode_groups{};
   Seconds path{0.002};
   std::vector<TraceRequest> requests;
   Router to_prefill = Router::round_robin, to_decode = Router::round_robin;
@@ -40,6 +43,50 @@ inline PairCase random_pair(std::uint64_t seed) {
   c.requests = random_requests(random, 500);
   if (seed % 3 == 2) c.max_local_prefill = static_cast<std::int64_t>(random.below(400));
   return c;
+}
+
+// The same on replicas of several attention groups each, now and then alone and now and then crowded.
+inline PairCase with_groups(PairCase c, std::uint64_t seed, bool stretched = true) {
+  RandomStream random(seed, "groups of pairs");
+  const auto groups = [](std::size_t count) {
+    return ReplicaGroups{count, GroupRouting::fewest, 0, count > 1};
+  };
+  c.prefill_groups = groups(1 + random.below(3));
+  c.decode_groups = groups(1 + random.below(4));
+  const double stretch[] = {0.2, 0.5, 1.5, 6};
+  for (TraceRequest& r : c.requests) r.arrival = r.arrival * (stretched ? stretch[seed % 4] : 1);
+  return c;
+}
+
+// Some replicas of either pool die once or more, sometimes all of a pool together.
+inline PairCase failing_case(std::uint64_t seed) {
+  PairCase c = random_pair(seed);
+  RandomStream random(seed, "failures of pairs");
+  c.decode.recompute_failed_loads = random.below(2) == 0;
+  // So long that leases run out meanwhile.
+  if (seed % 3 == 0)
+    for (TraceRequest& r : c.requests) r.arrival = r.arrival * 6;
+  const double length = c.requests.back().arrival.value;
+  for (const ReplicaPool pool : {ReplicaPool::prefill, ReplicaPool::decode}) {
+    const std::size_t replicas = pool == ReplicaPool::prefill ? c.senders : c.receivers;
+    for (std::size_t i = 0; i < replicas; ++i) {
+      double at = length * random.unit() * 0.7;
+      while (random.below(3) > 0 && at < length) {
+        const double up = at + length * (0.02 + 0.2 * random.unit());
+        c.failures.push_back({i, Seconds(at), Seconds(up), pool});
+        at = up + length * (0.02 + 0.3 * random.unit());
+      }
+    }
+  }
+  std::sort(c.failures.begin(), c.failures.end(),
+            [](const ReplicaFailure& a, const ReplicaFailure& b) { return a.down < b.down; });
+  return c;
+}
+
+// The slow way.
+inline PlainPair plain(const PairCase& c, const StepTimes& times) {
+  return PlainPair(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times, c.max_local_prefill,
+                   c.failures, c.prefill_groups.count, c.decode_groups.count);
 }
 
 }  // namespace shardline

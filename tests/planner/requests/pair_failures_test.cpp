@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/planner/requests/pair_case.hpp"
@@ -18,40 +19,15 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Some replicas of either pool die once or more, sometimes all of a pool together.
-PairCase failing_case(std::uint64_t seed) {
-  PairCase c = random_pair(seed);
-  RandomStream random(seed, "failures of pairs");
-  c.decode.recompute_failed_loads = random.below(2) == 0;
-  // So long that leases run out meanwhile.
-  if (seed % 3 == 0)
-    for (TraceRequest& r : c.requests) r.arrival = r.arrival * 6;
-  const double length = c.requests.back().arrival.value;
-  for (const ReplicaPool pool : {ReplicaPool::prefill, ReplicaPool::decode}) {
-    const std::size_t replicas = pool == ReplicaPool::prefill ? c.senders : c.receivers;
-    for (std::size_t i = 0; i < replicas; ++i) {
-      double at = length * random.unit() * 0.7;
-      while (random.below(3) > 0 && at < length) {
-        const double up = at + length * (0.02 + 0.2 * random.unit());
-        c.failures.push_back({i, Seconds(at), Seconds(up), pool});
-        at = up + length * (0.02 + 0.3 * random.unit());
-      }
-    }
-  }
-  std::sort(c.failures.begin(), c.failures.end(),
-            [](const ReplicaFailure& a, const ReplicaFailure& b) { return a.down < b.down; });
-  return c;
-}
-
 // SHARDLINE_WHOLE=1 plays 4,000 loads.
-TEST(PairFailures, R15PlayIsThePlainStepper) {
+void expect_the_failing_stepper(bool groups) {
   const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 400;
   std::uint64_t retried = 0, leases = 0, failed = 0, recomputed = 0, still = 0, cut = 0, local = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const PairCase c = failing_case(seed);
+    PairCase c = failing_case(seed);
+    if (groups) c = with_groups(std::move(c), seed, false);
     const BentStepTimes times;
-    PlainPair slow(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times, c.max_local_prefill,
-                   c.failures);
+    PlainPair slow = plain(c, times);
     const std::vector<PlainAnswer> answers = slow.play(c.requests);
     const auto open = static_cast<std::size_t>(
         std::count_if(answers.begin(), answers.end(), [](const PlainAnswer& a) { return a.last < 0; }));
@@ -86,14 +62,16 @@ TEST(PairFailures, R15PlayIsThePlainStepper) {
   }
   // The loads are such that all of it happens.
   EXPECT_GT(retried, 2 * seeds);
-  EXPECT_GT(leases, seeds / 8);
-  EXPECT_GT(failed, seeds / 2);
+  EXPECT_GT(leases, groups ? seeds / 20 : seeds / 8);  // groups have more blocks
+  EXPECT_GT(failed, groups ? seeds / 4 : seeds / 2);
   EXPECT_GT(recomputed, seeds / 8);
   EXPECT_LT(recomputed, failed);
   EXPECT_GT(cut, seeds / 2);
   EXPECT_GT(local, 100U);
   EXPECT_LT(still, seeds / 3);
 }
+TEST(PairFailures, R15PlayIsThePlainStepper) { expect_the_failing_stepper(false); }
+TEST(PairFailures, R19GroupsAreThePlainLoopsOfAllOfThem) { expect_the_failing_stepper(true); }
 
 // Every request ends once; what went over links is what was read and what was lost; blocks are free.
 TEST(PairFailures, R15NothingIsLostOrCountedTwice) {

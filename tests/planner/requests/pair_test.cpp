@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/planner/requests/pair_case.hpp"
@@ -237,16 +238,19 @@ class NotedArrivals : public Arrivals {
 // Who is answered on one replica sends again while another one decodes: played again as a trace, whose times
 // are known from the beginning, a closed loop is the same. Loads 2421, 2808 and 3637 are such that a user is
 // answered by a replica that had nothing to do when a stretch of another one began, into which it comes back.
-TEST(Pair, R12ClosedLoopsAreTheTraceThatTheyMake) {
+void expect_the_trace(bool groups) {
   const bool whole = std::getenv("SHARDLINE_WHOLE") != nullptr;
   for (std::uint64_t seed = whole ? 0 : 2400; seed < (whole ? 6000 : 2900); ++seed) {
     PairCase c = random_pair(seed);
+    if (groups) c = with_groups(std::move(c), seed, false);
     c.decode.num_gpu_blocks += 400;  // so that none stands still
     const BentStepTimes times;
     PlayedPool prefill, decode;
-    for (std::size_t i = 0; i < c.senders; ++i)
+    prefill.groups = c.prefill_groups;
+    decode.groups = c.decode_groups;
+    for (std::size_t i = 0; i < c.senders * c.prefill_groups.count; ++i)
       prefill.schedulers.push_back(std::make_unique<VllmScheduler>(c.prefill, PairRole::prefills));
-    for (std::size_t i = 0; i < c.receivers; ++i)
+    for (std::size_t i = 0; i < c.receivers * c.decode_groups.count; ++i)
       decode.schedulers.push_back(std::make_unique<VllmScheduler>(c.decode, PairRole::decodes));
     prefill.times = decode.times = &times;
     decode.max_local_prefill = c.max_local_prefill;
@@ -274,6 +278,8 @@ TEST(Pair, R12ClosedLoopsAreTheTraceThatTheyMake) {
     }
   }
 }
+TEST(Pair, R12ClosedLoopsAreTheTraceThatTheyMake) { expect_the_trace(false); }
+TEST(Pair, R19ClosedLoopsOfGroupsAreTheTraceThatTheyMake) { expect_the_trace(true); }
 
 }  // namespace
 }  // namespace shardline

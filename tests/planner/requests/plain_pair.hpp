@@ -7,11 +7,12 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "planner/requests/cluster.hpp"
-#include "tests/planner/requests/blockwise_vllm.hpp"
 #include "tests/planner/requests/plain_links.hpp"
+#include "tests/planner/requests/plain_replica.hpp"
 
 namespace shardline {
 
@@ -20,16 +21,19 @@ struct PlainAnswer {
   std::uint32_t found = 0;
 };
 
-/// planner/requests/README.md [R12] and [R15] with routers in turn, and nothing clever.
+/// planner/requests/README.md [R12], [R15] and [R19] with routers in turn, and nothing clever.
 class PlainPair {
  public:
   PlainPair(const VllmKnobs& prefill, const VllmKnobs& decode, const TransferRates& links,
             std::size_t senders, std::size_t receivers, Seconds path, const StepTimes& times,
-            std::int64_t max_local_prefill, const std::vector<ReplicaFailure>& failures = {})
+            std::int64_t max_local_prefill, const std::vector<ReplicaFailure>& failures = {},
+            std::size_t prefill_groups = 1, std::size_t decode_groups = 1)
       : prefill_(prefill),
         decode_(decode),
-        links_(links, senders, senders + receivers),
+        links_(links, senders * prefill_groups, senders * prefill_groups + receivers * decode_groups),
         senders_(senders),
+        prefill_groups_(prefill_groups),
+        decode_groups_(decode_groups),
         path_(path.value),
         max_local_prefill_(max_local_prefill),
         times_(times) {
@@ -55,35 +59,31 @@ class PlainPair {
       flow(t);
       arrive(t);
       for (std::size_t e = 0; e < engines_.size(); ++e)
-        if (engines_[e].busy && engines_[e].end <= t) end_step(e, t);
+        if (engines_[e] && engines_[e]->busy && engines_[e]->end() <= t) end_step(e, t);
       change(t);
       free_blocks(t);
       arrive(t);
       while (sent_ < requests_.size() && answers_[sent_].came <= t) send(sent_++, t + path_);
+      // Where requests wait for each other for ever dummy batches have no end.
+      if (stands_still() && ++quiet_ > 1000) break;
       for (std::size_t e = 0; e < engines_.size(); ++e) {
-        if (engines_[e].s == nullptr || engines_[e].busy) continue;
-        if (engines_[e].s->waiting() > 0 || engines_[e].s->running() > 0 || engines_[e].s->decided() > 0)
-          begin_step(e, t);
+        if (engines_[e] == nullptr || engines_[e]->busy) continue;
+        if (engines_[e]->has_work()) begin_step(e, t);
+        if (!engines_[e]->busy) engines_[e]->rest();
       }
     }
     return answers_;
   }
   std::size_t most_flows() const { return most_flows_; }
-  std::size_t retried = 0, failed_loads = 0, cut = 0;
+  std::size_t retried = 0, failed_loads = 0, cut = 0, dummies = 0;
   std::vector<double> freed;  // when leases ran out
   std::size_t unserved() const { return homeless_.size(); }
 
  private:
   static constexpr double kNever = TransferLinks::kNever;
-  struct Engine {
-    std::unique_ptr<BlockwiseVllm> s;   // nullptr: down
-    std::vector<std::size_t> attempts;  // by number there
-    double end = 0, since = 0;
-    bool busy = false;
-  };
   // To answer a request.
   struct Attempt {
-    std::size_t request, from = 0, number = 0, to = 0;
+    std::size_t request, from = 0, group = 0, number = 0, to = 0, group_to = 0;
     bool local = false, answers = false;  // it is, or goes, where it is answered
     double prefilled = kNever, reached = 0;
     std::optional<Scheduler::Id> reader;
@@ -100,12 +100,25 @@ class PlainPair {
   };
 
   void start(std::size_t e, double t) {
-    engines_[e] = {std::make_unique<BlockwiseVllm>(e < senders_ ? prefill_ : decode_,
-                                                   e < senders_ ? PairRole::prefills : PairRole::decodes),
-                   {},
-                   0,
-                   t,
-                   false};
+    const bool prefills = e < senders_;
+    engines_[e] = std::make_unique<PlainReplica>(prefills ? prefill_ : decode_,
+                                                 prefills ? PairRole::prefills : PairRole::decodes,
+                                                 prefills ? prefill_groups_ : decode_groups_, times_, t);
+  }
+  // The links of a group among all.
+  std::size_t sender_of(const Attempt& a) const { return a.from * prefill_groups_ + a.group; }
+  std::size_t receiver_of(const Attempt& a) const {
+    return senders_ * prefill_groups_ + (a.to - senders_) * decode_groups_ + a.group_to;
+  }
+  BlockwiseVllm& prefiller(const Attempt& a) { return *engines_[a.from]->groups[a.group]; }
+  BlockwiseVllm& decoder(const Attempt& a) { return *engines_[a.to]->groups[a.group_to]; }
+
+  bool stands_still() {
+    bool still = sent_ == requests_.size() && comes_.empty() && changes_.empty() && frees_.empty() &&
+                 links_.flows.empty();
+    for (const auto& e : engines_) still = still && (!e || !e->busy || e->dummy);
+    if (!still) quiet_ = 0;
+    return still;
   }
 
   double next() const {
@@ -114,8 +127,8 @@ class PlainPair {
     for (const Coming& c : comes_) t = std::min(t, c.at);
     for (const Change& c : changes_) t = std::min(t, c.at);
     for (const Coming& c : frees_) t = std::min(t, c.at);
-    for (const Engine& e : engines_)
-      if (e.busy) t = std::min(t, e.end);
+    for (const auto& e : engines_)
+      if (e && e->busy) t = std::min(t, e->end());
     return std::min(t, links_.next());
   }
 
@@ -123,16 +136,16 @@ class PlainPair {
   std::optional<std::size_t> turn(bool decodes) {
     const std::size_t first = decodes ? senders_ : 0, last = decodes ? engines_.size() : senders_;
     bool any = false;
-    for (std::size_t e = first; e < last; ++e) any = any || engines_[e].s != nullptr;
+    for (std::size_t e = first; e < last; ++e) any = any || engines_[e] != nullptr;
     if (!any) return std::nullopt;
     for (;;) {
       const std::size_t e = first + turns_[decodes ? 1 : 0]++ % (last - first);
-      if (engines_[e].s != nullptr) return e;
+      if (engines_[e] != nullptr) return e;
     }
   }
   bool any_up(bool decodes) const {
     for (std::size_t e = decodes ? senders_ : 0; e < (decodes ? engines_.size() : senders_); ++e)
-      if (engines_[e].s != nullptr) return true;
+      if (engines_[e] != nullptr) return true;
     return false;
   }
 
@@ -158,8 +171,8 @@ class PlainPair {
   void flow(double t) {
     for (const PlainFlow& f : links_.go_on(t)) {
       attempts_[f.request].handed = true;
-      engines_[f.to].s->has_read(f.reader);
-      engines_[f.from].s->was_read(f.number, false);
+      decoder(attempts_[f.request]).has_read(f.reader);
+      prefiller(attempts_[f.request]).was_read(f.number, false);
     }
   }
 
@@ -174,13 +187,11 @@ class PlainPair {
       }
       Attempt& a = attempts_[c.attempt];
       TraceRequest r = requests_[a.request];
-      if (c.engine < senders_) {
-        r.output = 1;
-        a.number = engines_[c.engine].attempts.size();
-      }
+      if (c.engine < senders_) r.output = 1;
       r.local_prefill = r.input <= max_local_prefill_;
-      engines_[c.engine].attempts.push_back(c.attempt);
-      engines_[c.engine].s->add(r);
+      const auto [group, number] = engines_[c.engine]->add(r, c.attempt, c.at);
+      if (c.engine < senders_) a.number = number;
+      (c.engine < senders_ ? a.group : a.group_to) = group;
     }
     comes_ = still;
   }
@@ -202,12 +213,13 @@ class PlainPair {
   }
 
   void die(std::size_t e, double t) {
-    cut += static_cast<std::size_t>(
-        std::erase_if(links_.flows, [&](const PlainFlow& f) { return f.from == e || f.to == e; }));
+    cut += static_cast<std::size_t>(std::erase_if(links_.flows, [&](const PlainFlow& f) {
+      return attempts_[f.request].from == e || attempts_[f.request].to == e;
+    }));
     links_.share();
     std::erase_if(comes_, [&](const Coming& c) { return c.engine == e; });
-    const double since = engines_[e].since;
-    engines_[e] = {};
+    const double since = engines_[e]->since;
+    engines_[e] = nullptr;
     std::vector<std::size_t> order(attempts_.size()), lost;
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -223,7 +235,7 @@ class PlainPair {
           lost.push_back(a.request);
         } else if (a.reader && !a.handed) {
           ++failed_loads;
-          engines_[a.to].s->read_fails(*a.reader);
+          decoder(a).read_fails(*a.reader);
         }
       } else if (e >= senders_ && a.answers && a.to == e && !a.over) {
         a.over = true;
@@ -246,75 +258,81 @@ class PlainPair {
     for (const Coming& f : frees_) {
       const Attempt& a = attempts_[f.attempt];
       if (f.at > t || a.gone) continue;
-      engines_[a.from].s->was_read(a.number, false);
+      prefiller(a).was_read(a.number, false);
       freed.push_back(t);
     }
     std::erase_if(frees_, [&](const Coming& f) { return f.at <= t; });
   }
 
   void begin_step(std::size_t e, double t) {
-    Engine& engine = engines_[e];
-    while (engine.s->decided() < engine.s->depth() && engine.s->schedule()) {
-    }
-    if (engine.s->decided() > 0) {
-      engine.busy = true;
-      engine.end = t + times_.of(engine.s->front()).value;
-    }
-    std::vector<Scheduler::Read> reads;
-    engine.s->take_reads(reads);
-    bool fails = false;
-    for (const Scheduler::Read& r : reads) {
-      Attempt& a = attempts_[engine.attempts[r.number]];
-      a.reader = r.id;
-      if (a.gone) {
-        ++failed_loads;
-        fails = true;
-        engine.s->read_fails(r.id);
-      } else {
-        links_.begin(t, r.tokens, {0, 0, 0, a.from, e, engine.attempts[r.number], r.id, a.number});
+    engines_[e]->begin(t);
+    bool fails = false, any = false;
+    for (std::size_t g = 0; g < engines_[e]->groups.size(); ++g) {
+      BlockwiseVllm& s = *engines_[e]->groups[g];
+      std::vector<Scheduler::Read> reads;
+      s.take_reads(reads);
+      for (const Scheduler::Read& r : reads) {
+        const std::size_t attempt = engines_[e]->attempts[g][r.number];
+        Attempt& a = attempts_[attempt];
+        a.reader = r.id;
+        any = true;
+        if (a.gone) {
+          ++failed_loads;
+          fails = true;
+          s.read_fails(r.id);
+        } else {
+          links_.begin(t, r.tokens, {0, 0, 0, sender_of(a), receiver_of(a), attempt, r.id, a.number});
+        }
       }
     }
     most_flows_ = std::max(most_flows_, links_.flows.size());
-    if (!reads.empty()) links_.share();
+    if (any) links_.share();
     take_failed(e, t);
     // An engine without a step looks all the time.
-    if (fails && !engine.busy) begin_step(e, t);
+    if (fails && !engines_[e]->busy) begin_step(e, t);
   }
 
   void take_failed(std::size_t e, double t) {
-    std::vector<Scheduler::Failed> failed;
-    engines_[e].s->take_failed(failed);
-    for (const Scheduler::Failed& f : failed) {
-      Attempt& a = attempts_[engines_[e].attempts[f.number]];
-      a.over = true;
-      again(a.request, t);
+    for (std::size_t g = 0; g < engines_[e]->groups.size(); ++g) {
+      std::vector<Scheduler::Failed> failed;
+      engines_[e]->groups[g]->take_failed(failed);
+      for (const Scheduler::Failed& f : failed) {
+        Attempt& a = attempts_[engines_[e]->attempts[g][f.number]];
+        a.over = true;
+        again(a.request, t);
+      }
     }
   }
 
   void end_step(std::size_t e, double t) {
-    Engine& engine = engines_[e];
-    engine.busy = false;
-    const Scheduler::Ended ended = engine.s->finish_steps(1);
-    for (const Scheduler::Id id : ended.named) {
-      const Scheduler::Request r = engine.s->request(id);
-      Attempt& attempt = attempts_[engine.attempts[r.number]];
-      if (e >= senders_) {
-        PlainAnswer& a = answers_[attempt.request];
-        if (first_of_.size() <= engine.attempts[r.number]) first_of_.resize(attempts_.size(), -1);
-        double& first = first_of_[engine.attempts[r.number]];
-        if (first < 0) first = t;
-        if (r.done) {
-          a.first = first;
-          a.last = t;
-          a.found = r.found;
-          attempt.over = true;
-        }
-      } else {
-        prefilled(engine.attempts[r.number], t);
+    PlainReplica& replica = *engines_[e];
+    replica.busy = false;
+    dummies += replica.dummy ? 1 : 0;
+    for (std::size_t g = 0; g < replica.groups.size(); ++g) {
+      BlockwiseVllm& s = *replica.groups[g];
+      const Scheduler::Ended ended = s.finish_steps(1);
+      for (const Scheduler::Id id : ended.named) {
+        const Scheduler::Request r = s.request(id);
+        if (e >= senders_)
+          answered(replica.attempts[g][r.number], r, t);
+        else
+          prefilled(replica.attempts[g][r.number], t);
+        if (r.done) s.forget(id);
       }
-      if (r.done) engine.s->forget(id);
     }
     take_failed(e, t);
+  }
+
+  void answered(std::size_t attempt, const Scheduler::Request& r, double t) {
+    PlainAnswer& a = answers_[attempts_[attempt].request];
+    if (first_of_.size() <= attempt) first_of_.resize(attempts_.size(), -1);
+    double& first = first_of_[attempt];
+    if (first < 0) first = t;
+    if (!r.done) return;
+    a.first = first;
+    a.last = t;
+    a.found = r.found;
+    attempts_[attempt].over = true;
   }
 
   void prefilled(std::size_t attempt, double t) {
@@ -335,19 +353,19 @@ class PlainPair {
 
   const VllmKnobs prefill_, decode_;
   PlainLinks links_;
-  const std::size_t senders_;
+  const std::size_t senders_, prefill_groups_, decode_groups_;
   const double path_;
   const std::int64_t max_local_prefill_;
   const StepTimes& times_;
   std::vector<TraceRequest> requests_;
-  std::vector<Engine> engines_;
+  std::vector<std::unique_ptr<PlainReplica>> engines_;  // nullptr: down
   std::vector<Attempt> attempts_;
   std::vector<double> first_of_;  // tokens, by attempt
   std::vector<Coming> comes_, frees_;
   std::vector<Change> changes_;
   std::vector<std::size_t> homeless_;
   std::vector<PlainAnswer> answers_;
-  std::size_t sent_ = 0, most_flows_ = 0;
+  std::size_t sent_ = 0, most_flows_ = 0, quiet_ = 0;
   std::size_t turns_[2] = {0, 0};
 };
 

@@ -1,9 +1,10 @@
-// Pairs of SGLang's servers with attention DP [R18]: at zero load, their links, and the search for
-// deployments.
+// Pairs with attention DP of SGLang's servers [R18] and of vLLM's [R19]: at zero load, their links, and the
+// search for deployments.
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,8 +20,6 @@
 
 namespace shardline {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr const char *kTensor = "tensor:tpa=8,ep=8", *kGroups = "dp_ep:dp=8,ep=8";
 
@@ -38,6 +37,31 @@ const ToldLatency& of(const ServiceAnswer& a, Latency latency) {
   return a.load.latencies[static_cast<std::size_t>(latency)];
 }
 
+// One at a time, thirty of them.
+ServiceAnswer alone(const Study& study, const char* prompts, const char* answers) {
+  ServiceQuestion q = question(study, answers);
+  q.rate = 1e-3;
+  q.requests = 30;
+  q.prefill = PrefillQuestion{possible_plan(study, prompts), 1, {}, 0};
+  return serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+}
+
+// Of one group beside others with nothing.
+double step(const Study& study, const Plan& plan, const StepBatch& batch) {
+  const PlanStepTimes times(half_of_pair(study.study), plan, study.sweep().search.all_reduce);
+  const StepBatch nothing;
+  std::vector<const StepBatch*> groups(static_cast<std::size_t>(plan.dp), &nothing);
+  groups.front() = &batch;
+  return step_of_groups(times, groups).value;
+}
+
+double token_step(const Study& study, const Plan& plan, std::uint32_t cached) {
+  StepBatch token;
+  token.decodes = 1;
+  token.cached = token.longest = cached;
+  return step(study, plan, token);
+}
+
 // One request at a time: its prompt is a step of one group beside others with nothing, its cache goes over
 // that group's links, and each token is a step of a group.
 TEST(PairGroups, R18OneRequestAlone) {
@@ -45,38 +69,23 @@ TEST(PairGroups, R18OneRequestAlone) {
   for (const char* const prompts : {kTensor, kGroups}) {
     for (const char* const answers : {kTensor, kGroups}) {
       SCOPED_TRACE(fmt::format("{} behind {}", answers, prompts));
-      ServiceQuestion q = question(study, answers);
-      q.rate = 1e-3;
-      q.requests = 30;
-      q.prefill = PrefillQuestion{possible_plan(study, prompts), 1, {}, 0};
-      const ServiceAnswer a = serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+      const ServiceAnswer a = alone(study, prompts, answers);
+      const ServiceQuestion& q = a.question;
       ASSERT_TRUE(a.load.pair);
-      const auto step = [&](const Plan& plan, const StepBatch& batch) {
-        const PlanStepTimes times(half_of_pair(study.study), plan, study.sweep().search.all_reduce);
-        const StepBatch nothing;
-        std::vector<const StepBatch*> groups(static_cast<std::size_t>(plan.dp), &nothing);
-        groups.front() = &batch;
-        return step_of_groups(times, groups).value;
-      };
       // Of a group an eighth of the server's chunk: two steps of 1,024 tokens.
       double prompt = 0;
       const std::uint32_t chunk = q.prefill->plan.dp > 1 ? 1024 : 2048;
       for (std::uint32_t past = 0; past < 2048; past += chunk) {
         StepBatch part;
         part.prompts = {{chunk, past}};
-        prompt += step(q.prefill->plan, part);
+        prompt += step(study, q.prefill->plan, part);
       }
       EXPECT_NEAR(a.load.pair->prompt.mean, prompt, 1e-9);
       const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
       const double last = chunk < 2048 ? 1024 : 2048;  // the first half goes meanwhile
       EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * last).value, 1e-9);
       double decode = 0;
-      for (std::uint32_t i = 0; i < 127; ++i) {
-        StepBatch token;
-        token.decodes = 1;
-        token.cached = token.longest = 2048 + i;
-        decode += step(q.plan, token);
-      }
+      for (std::uint32_t i = 0; i < 127; ++i) decode += token_step(study, q.plan, 2048 + i);
       EXPECT_NEAR(of(a, Latency::tpot).mean / (decode / 127), 1, PlanStepTimes::kMostError);
     }
   }
@@ -95,17 +104,43 @@ TEST(PairGroups, R18LinksAreOfGroups) {
   EXPECT_EQ(both.receivers, 1);
 }
 
-TEST(PairGroups, R18UnderVllmTheyAreRefused) {
-  const Study vllm = r1("vllm"), sglang = r1();
-  const Plan tensor = possible_plan(vllm, kTensor), groups = possible_plan(vllm, kGroups);
-  EXPECT_THAT(no_pair({vllm.study, tensor}, {vllm.study, groups}).value_or(""),
-              HasSubstr("attention groups"));
-  EXPECT_EQ(no_pair({sglang.study, tensor}, {sglang.study, groups}), std::nullopt);
+// Under vLLM a prompt is one step, and dummy batches run while its cache is read: with async scheduling it is
+// in the fourth step from the one in which the transfer ends on.
+TEST(PairGroups, R19OneRequestAlone) {
+  const Study study = r1("vllm");
+  for (const char* const prompts : {kTensor, kGroups}) {
+    for (const char* const answers : {kTensor, kGroups}) {
+      SCOPED_TRACE(fmt::format("{} behind {}", answers, prompts));
+      const ServiceAnswer a = alone(study, prompts, answers);
+      const ServiceQuestion& q = a.question;
+      ASSERT_TRUE(a.load.pair);
+      StepBatch prompt;
+      prompt.prompts = {{2048, 0}};
+      const double path = study.study.engine->host.path.value;
+      EXPECT_NEAR(a.load.pair->prompt.mean, path + step(study, q.prefill->plan, prompt), 1e-9);
+      EXPECT_NEAR(a.load.pair->room.mean, path, 1e-9);
+      const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
+      const double transfer = (rates.fixed + rates.token * 2048).value;
+      EXPECT_NEAR(a.load.pair->transfer.mean, transfer, 1e-9);
+      double begin = token_step(study, q.plan, 2047);
+      if (q.plan.dp > 1) {
+        const double dummy =
+            dummy_step(PlanStepTimes(study.study, q.plan, study.sweep().search.all_reduce)).value;
+        begin += (std::ceil(transfer / dummy) + 3) * dummy - transfer;
+      }
+      EXPECT_NEAR(a.load.pair->begin.mean, begin, 1e-9);
+      double decode = 0;
+      for (std::uint32_t i = 0; i < 127; ++i) decode += token_step(study, q.plan, 2048 + i);
+      EXPECT_NEAR(of(a, Latency::tpot).mean / (decode / 127), 1, PlanStepTimes::kMostError);
+      EXPECT_EQ(a.load.pair->decode_dummies > 0, q.plan.dp > 1);
+      EXPECT_EQ(a.load.pair->prefill_dummies > 0, q.prefill->plan.dp > 1);
+    }
+  }
 }
 
 // Pruned and played to their ends: to the bit. Bounds of halves with groups rule out what misses alone.
-TEST(PairGroups, P35PruningLeavesTheAnswer) {
-  Study study = r1("sglang", 16);
+void expect_the_exhaustive_answer(const std::string& engine) {
+  Study study = r1(engine, 16);
   std::erase_if(study.sweep().search.strategies, [](StrategyId s) {
     return strategy(s).name != std::string("tensor") && strategy(s).name != std::string("dp_ep");
   });
@@ -150,6 +185,8 @@ TEST(PairGroups, P35PruningLeavesTheAnswer) {
   EXPECT_GT(met, 1);
   EXPECT_GT(groups, 0);
 }
+TEST(PairGroups, P35PruningLeavesTheAnswer) { expect_the_exhaustive_answer("sglang"); }
+TEST(PairGroups, P35PruningLeavesTheAnswerOfVllm) { expect_the_exhaustive_answer("vllm"); }
 
 }  // namespace
 }  // namespace shardline

@@ -1,0 +1,27 @@
+// Replicas of attention groups whose engines run dummy batches [R19].
+#include <algorithm>
+
+#include "planner/requests/played_engine.hpp"
+
+namespace shardline {
+
+bool PlayedEngine::unfinished() const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const Group& g) { return g.scheduler->running() + g.scheduler->waiting() > 0; });
+}
+
+// [R19] Whether the replica goes on.
+bool PlayedEngine::decide_or_dummy() {
+  if (wave_ % kWave == 0 && !unfinished()) {
+    wave_ = 0;
+    if (steps_.empty())
+      for (Group& g : groups_) g.scheduler->look_at_once();
+    return false;
+  }
+  ++wave_;
+  for (Group& g : groups_) g.scheduler->schedule_or_dummy();
+  steps_.emplace_back(groups_.size(), 1);
+  return true;
+}
+
+}  // namespace shardline
