@@ -194,7 +194,8 @@ std::variant<double, std::string> parse(std::string_view text, const Dimension& 
     if (!std::isfinite(value) || vanished) return wrong("a number outside the range of a double");
     return value;
   }
-  if (s.unit.size() > 1 && s.unit.front() == ',' && s.unit[1] >= '0' && s.unit[1] <= '9')
+  if (s.unit.size() > 1 && s.unit.front() == ',' && digit(s.unit[1]) &&
+      s.unit.find(',', 1) == std::string_view::npos)
     return wrong(fmt::format("a comma: write \"{}.{}\"", s.number, shown(s.unit.substr(1))));
   return wrong(fmt::format("the unit \"{}\"", shown(s.unit)));
 }

@@ -104,7 +104,7 @@ def contents():
 
 def told(ended):
     """Standard output but for what it says of pictures, which are allowed to be missing and tried one by one."""
-    return [line for line in ended.stdout.splitlines() if not line.startswith(b"  warning: no ")]
+    return [line for line in ended.stdout.splitlines() if not line.strip().startswith(b"warning: no ")]
 
 
 def changed(whole, ended, written, left):

@@ -48,7 +48,8 @@ TEST_F(DataFolders, PrefixOfAProgramALibraryOrAPythonModule) {
         "usr/lib/python3/dist-packages/shardline/core.so"}) {
     EXPECT_EQ(data_above(root_ / object), data) << object;
   }
-  EXPECT_EQ(data_above(root_ / "opt/bin/shardline"), std::nullopt);
+  // None of this tree: a machine may have some above its temporary folder.
+  EXPECT_EQ(data_above(root_ / "opt/bin/shardline"), data_above(root_));
 }
 
 TEST_F(DataFolders, TheNearestWins) {

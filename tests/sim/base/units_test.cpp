@@ -75,7 +75,8 @@ TEST(Units, SaysWhatWasExpected) {
   EXPECT_EQ(error_of<BytesPerSecond>("450 Gbps"), bandwidth + "the unit \"Gbps\"");
   EXPECT_EQ(error_of<BytesPerSecond>(""), bandwidth + "nothing");
   EXPECT_EQ(error_of<BytesPerSecond>("GB/s"), bandwidth + "\"GB/s\"");
-  EXPECT_EQ(error_of<BytesPerSecond>("1,5 GB/s"), bandwidth + "the unit \",5 GB/s\"");
+  EXPECT_EQ(error_of<BytesPerSecond>("1,5 GB/s"), bandwidth + "a comma: write \"1.5 GB/s\"");
+  EXPECT_EQ(error_of<BytesPerSecond>("1,5,5 GB/s"), bandwidth + "the unit \",5,5 GB/s\"");
   EXPECT_EQ(error_of<Seconds>("4 US"), "expected a time such as \"4 us\", found the unit \"US\"");
   EXPECT_EQ(error_of<Seconds>("nan s"), "expected a time such as \"4 us\", found \"nan s\"");
   EXPECT_EQ(error_of<Seconds>("inf s"), "expected a time such as \"4 us\", found \"inf s\"");
