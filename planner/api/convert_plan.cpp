@@ -167,6 +167,7 @@ PlanResult plan_result(const PlanAnswer& a) {
   out.gpus_note = a.defaults.gpus_note;
   out.met = a.met || a.pools.has_value();
   for (const PlannedPoint& p : a.plans) out.plans.push_back(planned_of(a, p));
+  for (const PlannedPoint& p : a.others) out.others.push_back(planned_of(a, p));
   if (!a.met && !a.plans.empty() && a.question.rate == 0) {
     const shardline::Miss miss = miss_of(a, a.plans.front().point);
     out.miss = Miss{miss.what, miss.part, miss.time.value};

@@ -214,6 +214,7 @@ struct PlanResult {
   std::string gpus_note;
   bool met = false;
   std::vector<PlannedPlan> plans;
+  std::vector<PlannedPlan> others;
   std::optional<Miss> miss;
   std::optional<BestPlan> best;
   std::optional<WiderPlan> wider;
@@ -243,6 +244,10 @@ struct Fields<PlanResult> {
     field("plans", &R::plans,
           "five at most: those that meet the target, the best first, then the nearest that do not; without "
           "a target from end to end of the frontier");
+    field(
+        "others", &R::others,
+        "of each strategy that `plans` has none of within what was asked for (times, users, a rate) the best "
+        "that is, best first: others beat these in both time and tokens/s, or are more than five");
     field("miss", &R::miss,
           "of the first of `plans`, where none meets the target; null of a rate that is not carried: its "
           "`copies` say how far they come");

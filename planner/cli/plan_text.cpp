@@ -128,6 +128,22 @@ std::string table_text(const PlanAnswer& a, std::size_t width) {
   return out;
 }
 
+// "best of other shardings that meet it: tensor:tpa=8,...: 31 tokens/s/GPU (-20/+45 %)": strategies that the
+// table has no row of, for others beat them in both.
+std::string others_text(const PlanAnswer& a) {
+  std::string out;
+  for (const PlannedPoint& p : a.others) {
+    out += fmt::format("{}{}{}{}: ", out.empty() ? "best of other shardings that meet it: " : "; ",
+                       p.copies > 1 ? fmt::format("{} x ", p.copies) : "", to_string(p.point.asked()),
+                       strategy(p.point.plan.strategy).exact ? "" : " (approximate)");
+    if (a.question.prefill())
+      out += fmt::format("TTFT {} ({})", to_string(time_with_path(a, p.point), kDigits), time_range(a, p));
+    else
+      out += fmt::format("{} tokens/s/GPU ({})", three_digits(a.tokens_per_s_gpu(p)), rate_range(a, p));
+  }
+  return out;
+}
+
 // The parts of a step that take longest: "attention 35 %, ffn 36 %".
 std::string parts_text(const Breakdown& b) {
   std::vector<std::pair<double, Part>> parts;
@@ -309,7 +325,9 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
   if (!a.met) out += emphasised(wrapped(miss_text(a), width, "  "), Emphasis::bad, colours);
   if (a.plans.empty()) out += reasons_text(a, width) + (a.pools ? pools_text(a, width) : "");
   if (!a.plans.empty()) {
-    out += table_text(a, width) + "\n" + wrapped(bounds_text(a), width, "  ");
+    out += table_text(a, width) + "\n";
+    if (const std::string others = others_text(a); !others.empty()) out += wrapped(others, width, "  ");
+    out += wrapped(bounds_text(a), width, "  ");
     out += wrapped(certainty_text(a), width, "  ");
     // Money is for all GPUs, idle ones too; watts are of those that work, at the plan's own rate.
     const PlannedPoint& first = a.plans.front();

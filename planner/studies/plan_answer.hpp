@@ -56,10 +56,13 @@ struct PlanAnswer {
   SweepQuestion asked;
   SweepAnswer sweep;
   std::vector<PlannedPoint> plans;  // five at most: those that meet the target, best first, and the nearest
-  bool met = false;                 // some plan fits and meets the target
-  bool by_copies = false;           // plans of each number of GPUs were searched for by themselves
-  std::optional<BestPlan> best;     // of plans.front()
-  std::optional<WiderPlan> wider;   // where none meets it; nothing: no plan fits more GPUs, either
+  /// Of each strategy that none of these is of within what was asked for, the best that is, best first: as
+  /// those are ranked. Nothing where nothing was asked for.
+  std::vector<PlannedPoint> others;
+  bool met = false;                // some plan fits and meets the target
+  bool by_copies = false;          // plans of each number of GPUs were searched for by themselves
+  std::optional<BestPlan> best;    // of plans.front()
+  std::optional<WiderPlan> wider;  // where none meets it; nothing: no plan fits more GPUs, either
   /// Pools of their own for prompts and answers, in whole replicas on the GPUs of the question or on those
   /// that pool_gpus gives to pools, that meet the target for as many users or requests as it has: the pair
   /// that answers most. Nothing: none does, or nothing is served.
@@ -69,6 +72,8 @@ struct PlanAnswer {
   /// known.
   std::shared_ptr<const PlanAnswer> narrower = nullptr;
 
+  /// Whether times, users or a rate were asked for.
+  bool has_target() const { return asked.has_target() || question.users > 0 || question.rate > 0; }
   /// GPUs over which rates of all copies are spread: all there are, or of a question with a rate those taken.
   int gpus_of(const PlannedPoint& p) const;
   /// Users of all copies: of a question with a rate the mean number that it keeps busy.

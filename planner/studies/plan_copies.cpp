@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "planner/search/nearest.hpp"
@@ -61,6 +62,11 @@ struct Copies {
   bool meets = true;
   double most_per_s = 0, limit_per_s = 0;  // of all copies
 };
+// What a question's copies come to, best first.
+struct Ranked {
+  std::vector<Copies> leading;  // shown of
+  std::vector<Copies> all;      // those, and of each strategy by itself
+};
 
 // Of one number of GPUs: the question of one copy.
 Study of_copy(const PlanAnswer& a, int gpus) {
@@ -86,9 +92,18 @@ Study of_copy(const PlanAnswer& a, int gpus) {
   return out;
 }
 
-// Points of the frontier of a copy, whatever the target, and those of its frontier within the target of TTFT,
-// which may all lie off the first one; where there is none, what comes nearest to it.
-std::vector<Point> points_of(const Study& study, const Show& show) {
+// Of a search of copies: the points that lead, and those of each strategy's own frontier that do not.
+struct Found {
+  std::vector<Point> leading, rest;
+  bool has(const Plan& p) const {
+    const auto is = [&](const Point& q) { return q.plan == p; };
+    return std::any_of(leading.begin(), leading.end(), is) || std::any_of(rest.begin(), rest.end(), is);
+  }
+};
+
+// Leading are points of the frontier of a copy, whatever the target, and those of its frontier within the
+// target of TTFT, which may all lie off the first one; where there is none, what comes nearest to it.
+Found points_of(const Study& study, const Show& show) {
   const auto searched = [&](const SearchOptions& o) {
     return search(study.study, o, [&](std::uint64_t done, std::uint64_t total) {
       show(done, total);
@@ -97,15 +112,20 @@ std::vector<Point> points_of(const Study& study, const Show& show) {
   };
   SearchOptions any = study.sweep().search;
   any.most_time = any.most_ttft = Seconds(0);
-  std::vector<Point> out = searched(any).overall().points();
-  if (!(study.sweep().search.most_ttft > Seconds(0))) return out;
-  const SearchResult within = searched(study.sweep().search);
-  std::vector<Point> more = within.overall().points();
-  more.insert(more.end(), within.nearest.begin(), within.nearest.end());
-  for (const Point& p : more) {
-    if (std::none_of(out.begin(), out.end(), [&](const Point& q) { return q.plan == p.plan; }))
-      out.push_back(p);
+  std::vector<SearchResult> searches;
+  searches.push_back(searched(any));
+  if (study.sweep().search.most_ttft > Seconds(0)) searches.push_back(searched(study.sweep().search));
+  Found out;
+  const auto add = [&](std::vector<Point>& to, const std::vector<Point>& points) {
+    for (const Point& p : points)
+      if (!out.has(p.plan)) to.push_back(p);
+  };
+  for (const SearchResult& r : searches) {
+    add(out.leading, r.overall().points());
+    add(out.leading, r.nearest);
   }
+  for (const SearchResult& r : searches)
+    for (const auto& [strategy, frontier] : r.frontiers) add(out.rest, frontier.points());
   return out;
 }
 
@@ -133,20 +153,27 @@ Copies at_most(const PlanAnswer& a, PlanLoad& load, const CarriedRate& c, long l
 
 // Every sharding with the copies that carry the rate, or with all that there are where these do not; in
 // `wider` the fewest that would.
-std::vector<Copies> of_rate(const PlanAnswer& a, const Show& show, std::optional<Copies>& wider) {
-  std::vector<Copies> out;
+Ranked of_rate(const PlanAnswer& a, const Show& show, std::optional<Copies>& wider) {
+  Ranked out;
   const auto gpus_of = [](const Copies& c) { return c.copies * c.point.plan.gpus(); };
   for (const int gpus : a.defaults.gpus) {
     const Study study = of_copy(a, gpus);
     PlanLoad load(study);
     const long long most = a.defaults.copies(gpus);
-    for (const Plan& s : shardings_of(points_of(study, show))) {
-      const auto c =
-          carried_rate(load, s, a.question.rate, [&](const Point& p) { return within_target(a, p); });
+    const Found found = points_of(study, show);
+    const std::vector<Plan> leading = shardings_of(found.leading);
+    std::vector<Plan> shardings = leading;
+    for (const Plan& s : shardings_of(found.rest))
+      if (std::find(leading.begin(), leading.end(), s) == leading.end()) shardings.push_back(s);
+    for (std::size_t i = 0; i < shardings.size(); ++i) {
+      const auto c = carried_rate(load, shardings[i], a.question.rate,
+                                  [&](const Point& p) { return within_target(a, p); });
       if (!c) continue;
       const auto all = static_cast<double>(c->copies);
       const Copies carries{c->point, c->copies, true, c->most_per_s * all, c->limit_per_s * all};
-      out.push_back(c->copies <= most ? carries : at_most(a, load, *c, most));
+      out.all.push_back(c->copies <= most ? carries : at_most(a, load, *c, most));
+      if (i >= leading.size()) continue;
+      out.leading.push_back(out.all.back());
       const bool fits = gpus_of(carries) <= a.study.study.system.gpus();
       if (c->copies > most && fits && (!wider || gpus_of(carries) < gpus_of(*wider))) wider = carries;
     }
@@ -155,8 +182,9 @@ std::vector<Copies> of_rate(const PlanAnswer& a, const Show& show, std::optional
     return std::tuple(!c.meets, c.meets ? static_cast<double>(gpus_of(c)) : -c.most_per_s,
                       c.point.time.value);
   };
-  std::stable_sort(out.begin(), out.end(),
-                   [&](const Copies& x, const Copies& y) { return rank(x) < rank(y); });
+  for (std::vector<Copies>* of : {&out.leading, &out.all})
+    std::stable_sort(of->begin(), of->end(),
+                     [&](const Copies& x, const Copies& y) { return rank(x) < rank(y); });
   return out;
 }
 
@@ -178,24 +206,28 @@ void keep_frontier(const PlanAnswer& a, std::vector<Copies>& all,
   });
 }
 
-std::vector<Copies> of_all(const PlanAnswer& a, const Show& show) {
-  std::vector<Copies> out;
+Ranked of_all(const PlanAnswer& a, const Show& show) {
+  Ranked out;
   for (const int gpus : a.defaults.gpus) {
     const Study study = of_copy(a, gpus);
-    for (const Point& p : points_of(study, show)) {
-      const long long copies = a.defaults.copies(gpus);
-      out.push_back({p, copies, within_target(a, p), 0, 0});
-    }
+    const Found found = points_of(study, show);
+    const auto add = [&](std::vector<Copies>& to, const Point& p) {
+      to.push_back({p, a.defaults.copies(gpus), within_target(a, p), 0, 0});
+    };
+    for (const Point& p : found.leading) add(out.leading, p);
+    for (const Point& p : found.rest) add(out.all, p);
   }
+  out.all.insert(out.all.begin(), out.leading.begin(), out.leading.end());
   const auto tokens = [&](const Copies& c) {
     return of_one(a, c.point) * c.point.plan.gpus() * static_cast<double>(c.copies);
   };
-  if (a.question.users == 0 || !a.study.sweep().search.workload) keep_frontier(a, out, tokens);
-  std::stable_sort(out.begin(), out.end(), [&](const Copies& x, const Copies& y) {
-    if (x.meets != y.meets) return x.meets;
-    if (x.meets) return tokens(x) > tokens(y);
-    return std::tuple(excess_of(a, x.point), -tokens(x)) < std::tuple(excess_of(a, y.point), -tokens(y));
-  });
+  if (a.question.users == 0 || !a.study.sweep().search.workload) keep_frontier(a, out.leading, tokens);
+  for (std::vector<Copies>* of : {&out.leading, &out.all})
+    std::stable_sort(of->begin(), of->end(), [&](const Copies& x, const Copies& y) {
+      if (x.meets != y.meets) return x.meets;
+      if (x.meets) return tokens(x) > tokens(y);
+      return std::tuple(excess_of(a, x.point), -tokens(x)) < std::tuple(excess_of(a, y.point), -tokens(y));
+    });
   return out;
 }
 
@@ -249,15 +281,23 @@ bool shares_among_copies(const PlanAnswer& a) {
 PlannedCopies planned_copies(const PlanAnswer& a, const Show& show) {
   const bool frontier = a.question.rate == 0 && a.question.users == 0 && !a.asked.has_target();
   std::optional<Copies> more;
-  const std::vector<Copies> found =
-      shown(a.question.rate > 0 ? of_rate(a, show, more) : of_all(a, show), frontier);
+  const Ranked ranked = a.question.rate > 0 ? of_rate(a, show, more) : of_all(a, show);
+  const std::vector<Copies> found = shown(ranked.leading, frontier);
+  std::vector<Copies> others;
+  std::set<StrategyId> told;
+  for (const Copies& c : found)
+    if (c.meets) told.insert(c.point.plan.strategy);
+  for (const Copies& c : ranked.all)
+    if (c.meets && a.has_target() && told.insert(c.point.plan.strategy).second) others.push_back(c);
   const bool wider = more && !found.empty() && !found.front().meets;
   std::vector<Point> points;
   for (const Copies& c : found) points.push_back(c.point);
+  for (const Copies& c : others) points.push_back(c.point);
   if (wider) points.push_back(more->point);
   const RatedPoints rated = rate(a.study, std::move(points), a.question.threads);
   PlannedCopies out;
   for (const Copies& c : found) out.plans.push_back(planned(a, rated, c));
+  for (const Copies& c : others) out.others.push_back(planned(a, rated, c));
   if (wider)
     out.wider = WiderPlan{static_cast<int>(more->copies) * more->point.plan.gpus(), planned(a, rated, *more),
                           a.study.study.system.gpus()};

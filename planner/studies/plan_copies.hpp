@@ -28,6 +28,7 @@ struct PlannedCopies {
   /// Five at most, the best first: most tokens/s of all copies that meet the target, or with a rate fewest
   /// GPUs, then the nearest that do not.
   std::vector<PlannedPoint> plans;
+  std::vector<PlannedPoint> others;  // PlanAnswer::others
   /// Of a rate that none of them carries: the fewest GPUs beyond that do, if the system has so many.
   std::optional<WiderPlan> wider;
 };
