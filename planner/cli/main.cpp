@@ -48,7 +48,7 @@ std::string fault_text(const char* what) {
 
 int main(int argc, char** argv) {
   if (const auto code = begin_shared_work(argc, argv)) return *code;
-  return run_program(
+  const int code = run_program(
       {.name = "shardline",
        .version = SHARDLINE_VERSION,
        .date = SHARDLINE_VERSION_DATE,
@@ -63,4 +63,5 @@ int main(int argc, char** argv) {
        .other_names = shardline::api::other_names(),
        .advice = advice_on},
       argc, argv);
+  return end_shared_work(code);
 }

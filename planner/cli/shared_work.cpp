@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "reports/atomic_file.hpp"
 #include "reports/standard_output.hpp"
 
 namespace shardline::cli {
@@ -21,6 +23,8 @@ bool shares_work(int argc, char** argv) {
   }
   return false;
 }
+
+bool g_leaves_words_to_others = false;  // this process has no standard error
 
 void silence(int stream) {
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -44,8 +48,21 @@ std::optional<int> begin_shared_work(int argc, char** argv) {
   if (!shares) return 0;
   silence(STDOUT_FILENO);
   // On its machine another one says what is wrong with the question, or with what is installed there.
-  if (launched.on_machine > 0) silence(STDERR_FILENO);
+  if (launched.on_machine > 0) {
+    silence(STDERR_FILENO);
+    g_leaves_words_to_others = true;
+  }
   return std::nullopt;
+}
+
+int end_shared_work(int code) {
+  // Whoever says what is wrong needs no longer for it than this one did, but for the machine's other work.
+  constexpr std::chrono::seconds kPatience(3);
+  constexpr std::chrono::milliseconds kLook(50);
+  if (code == 0 || !g_leaves_words_to_others) return code;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < until && !interrupted()) std::this_thread::sleep_for(kLook);
+  return code;
 }
 
 SharedProgress::SharedProgress(std::string what, std::size_t ranks)

@@ -15,6 +15,10 @@ namespace shardline::cli {
 /// Call before anything else: of several processes all but one end at once, or are silent and share its work.
 /// The exit code of one that has nothing to do; nothing: the command is to be run.
 std::optional<int> begin_shared_work(int argc, char** argv);
+/// Call last, with the code to end with, which it returns. A process that is silent, and fails, gives the one
+/// that says why the time to do so: launchers end all others as soon as one has failed, and its words with
+/// it.
+int end_shared_work(int code);
 
 /// Lines on standard error of how far shared work is: launchers hand it on through pipes, on which no
 /// progress is drawn. The first after 10 s, since what is short needs none.

@@ -99,6 +99,10 @@ def other_commands():
     require("note: of 3 processes one answers: only plan --slo shares its work" in many.stderr, f"{many.stderr}")
     bad = run([w.replace("ttft p90 2 s", "ttft p90 2 kg") for w in PLAN], 3)
     require(bad.returncode == 2 and bad.stderr.count("expected a time such as") == 1, f"one says what is wrong: {bad.returncode} {bad.stderr}")
+    # Launchers end all as soon as one has failed: the others leave the slowest the time to say why.
+    wrong = [w.replace("ttft p90 2 s", "ttft p90 2 kg") for w in PLAN]
+    late = run([*MPIRUN, "-np", "1", "sh", "-c", 'sleep 1; exec "$0" "$@"', *wrong, ":", "-np", "2", *wrong])
+    require(late.returncode == 2 and late.stderr.count("expected a time such as") == 1, f"though it is late: {late.returncode} {late.stderr}")
 
 
 def without_module():
