@@ -94,7 +94,7 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
   Request r;
   r.prompt = static_cast<std::uint32_t>(request.input);
   r.answer = *answer;
-  r.text = request.blocks;
+  if (!knobs_.disable_radix_cache) r.text = request.blocks;  // nobody else asks for it
   r.stream = request.number;
   r.number = added_++;
   const std::uint64_t number = r.number;

@@ -34,6 +34,8 @@ void SglangScheduler::extend_text(Request& r, std::size_t pages) {
   const std::size_t had = r.pages.size();
   std::size_t i = had;
   if (i >= pages) return;
+  // All that there will ever be, so that they move no more.
+  if (had == 0) r.pages.reserve(std::max(pages, std::size_t{pages_of(r.prompt + r.answer)}));
   r.pages.resize(pages);
   const std::size_t parts = text_block_ / knobs_.page_size;
   const std::size_t of_prompt = r.prompt / knobs_.page_size;
