@@ -93,13 +93,16 @@ struct Fields<Copies> {
   static constexpr void visit(Visit&& field) {
     using C = Copies;
     field("count", &C::count,
-          "as many as the GPUs of the question hold; of a question with a rate as few as carry it; one of a "
-          "prefill");
+          "as many as the GPUs of the question hold; of served users no more than they take; of a question "
+          "with a rate as few as carry it; one of a prefill");
     field(
         "gpus", &C::gpus,
         "over which `tokens_per_s_gpu` is: all of the question, idle ones too; of a question with a rate and "
         "of a prefill those of the copies");
-    field("users", &C::users, "of all copies; of a question with a rate the mean number that it keeps busy");
+    field(
+        "users", &C::users,
+        "of all copies, some of which have one fewer than the plan where they cannot be shared evenly; of a "
+        "question with a rate the mean number that it keeps busy");
     field("tokens_per_s_gpu", &C::tokens_per_s_gpu,
           "answered, over `gpus`; of a prefill new ones, of one copy");
     field("requests_per_s", &C::requests_per_s, "that these users ask for; null: nobody is served");

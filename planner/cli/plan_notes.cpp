@@ -36,9 +36,16 @@ std::string started_copies_text(const PlanAnswer& a, std::size_t width) {
   const auto at = std::find_if(a.plans.begin(), a.plans.end(), [](const auto& p) { return p.copies > 1; });
   if (at == a.plans.end()) return "";
   const int gpus = at->point.plan.gpus();
+  // Of users who are not shared evenly the plan has the batch of the copies with most of them.
+  const bool uneven = a.question.users > 0 && std::any_of(a.plans.begin(), a.plans.end(), [&](const auto& p) {
+                        const long long full =
+                            (users_of(a.study.study, p.point.plan) + p.point.all_waiting()) * p.copies;
+                        return static_cast<double>(full) > a.users_of(p);
+                      });
   return wrapped(
-      fmt::format("copies: {} x {} is a plan of {} started {}; numbers are of all copies", at->copies, gpus,
-                  gpus_text(gpus), at->copies == 2 ? "twice" : fmt::format("{} times", at->copies)),
+      fmt::format("copies: {} x {} is a plan of {} started {}; numbers are of all copies{}", at->copies, gpus,
+                  gpus_text(gpus), at->copies == 2 ? "twice" : fmt::format("{} times", at->copies),
+                  uneven ? ", some of which have a user fewer than their plan" : ""),
       width, "  ");
 }
 

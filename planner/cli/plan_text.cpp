@@ -82,6 +82,17 @@ std::string gpus_text(const PlannedPoint& p) {
   return p.copies > 1 ? fmt::format("{} x {}", p.copies, gpus) : std::to_string(gpus);
 }
 
+// "9", "64 (8 wait)": users of all copies, some of which have one fewer where they cannot be shared evenly.
+std::string users_of_row(const PlanAnswer& a, const PlannedPoint& p) {
+  const double all = a.users_of(p);
+  if (a.question.rate > 0) return fmt::format("{:.0f}", std::ceil(all));
+  const auto users = static_cast<long long>(all);
+  const long long waiting = p.point.all_waiting();
+  const long long full = (users_of(a.study.study, p.point.plan) + waiting) * p.copies;
+  return waiting == 0 ? std::to_string(users)
+                      : fmt::format("{} ({} wait)", users, waiting * p.copies - (full - users));
+}
+
 // Requests/s within the target, "to 2.52".
 std::string carried_per_s(const PlannedPoint& p) {
   return p.most_per_s > 0 ? "to " + three_digits(p.most_per_s) : "none";
@@ -89,8 +100,7 @@ std::string carried_per_s(const PlannedPoint& p) {
 
 std::vector<std::string> row(const PlanAnswer& a, const PlannedPoint& p, const std::string& rank) {
   const std::string time = to_string(time_with_path(a, p.point), kDigits), gpus = gpus_text(p);
-  const std::string users = a.question.rate > 0 ? fmt::format("{:.0f}", std::ceil(a.users_of(p)))
-                                                : users_text(a.study.study, p.point, p.copies);
+  const std::string users = users_of_row(a, p);
   const std::string rate = three_digits(a.tokens_per_s_gpu(p)), plan = to_string(p.point.asked());
   const std::string memory = to_string(p.point.memory, kDigits);
   if (a.question.prefill()) return {rank, gpus, time, time_range(a, p), rate, memory, plan};

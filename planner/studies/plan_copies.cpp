@@ -16,6 +16,21 @@ double of_one(const PlanAnswer& a, const Point& p) {
   return decode_metrics(a.study.study, p.time, p.plan, p.decoding).tokens_per_s_gpu;
 }
 
+double users_of_copies(const PlanAnswer& a, const Point& p, long long copies) {
+  return static_cast<double>((shardline::users_of(a.study.study, p.plan) + p.all_waiting()) * copies);
+}
+
+// Users that copies cannot share evenly leave some of them with one fewer: the part of all copies' places
+// that the users of the question take. Bare kernels are asked for so many users at least.
+double taken_by_users(const PlanAnswer& a, const Point& p, long long copies) {
+  if (a.question.users == 0 || !a.study.sweep().search.workload) return 1;
+  return std::min(1.0, static_cast<double>(a.question.users) / users_of_copies(a, p, copies));
+}
+
+double tokens_of(const PlanAnswer& a, const Point& p, long long copies) {
+  return of_one(a, p) * p.plan.gpus() * static_cast<double>(copies) * taken_by_users(a, p, copies);
+}
+
 }  // namespace
 
 int PlanAnswer::gpus_of(const PlannedPoint& p) const {
@@ -27,13 +42,12 @@ int PlanAnswer::gpus_of(const PlannedPoint& p) const {
 double PlanAnswer::requests_per_s(const PlannedPoint& p) const {
   const auto& load = study.sweep().search.workload;
   if (question.prefill() || !load) return 0;
-  return of_one(*this, p.point) * p.point.plan.gpus() * static_cast<double>(p.copies) /
-         static_cast<double>(load->output);
+  return tokens_of(*this, p.point, p.copies) / static_cast<double>(load->output);
 }
 
 double PlanAnswer::users_of(const PlannedPoint& p) const {
-  const auto all = static_cast<double>(
-      (shardline::users_of(study.study, p.point.plan) + p.point.all_waiting()) * p.copies);
+  const double all =
+      std::round(users_of_copies(*this, p.point, p.copies) * taken_by_users(*this, p.point, p.copies));
   // Users are whole, the mean number that a rate keeps busy is not.
   const double carried = requests_per_s(p);
   return question.rate > 0 && carried > question.rate ? all * question.rate / carried : all;
@@ -42,8 +56,7 @@ double PlanAnswer::users_of(const PlannedPoint& p) const {
 double PlanAnswer::tokens_per_s_gpu(const PlannedPoint& p) const {
   const Case& c = study.study;
   if (question.prefill()) return prefill_metrics(c, p.point.time, p.point.plan).new_tokens_per_s_gpu;
-  const double all = of_one(*this, p.point) * p.point.plan.gpus() * static_cast<double>(p.copies);
-  const double carried = requests_per_s(p);
+  const double all = tokens_of(*this, p.point, p.copies), carried = requests_per_s(p);
   const double used = question.rate > 0 && carried > question.rate ? question.rate / carried : 1;
   return all * used / gpus_of(p);
 }
@@ -211,16 +224,17 @@ Ranked of_all(const PlanAnswer& a, const Show& show) {
   for (const int gpus : a.defaults.gpus) {
     const Study study = of_copy(a, gpus);
     const Found found = points_of(study, show);
+    const bool shared = a.question.users > 0 && a.study.sweep().search.workload;
+    const long long copies =
+        shared ? a.defaults.copies_of_users(a.question.users, gpus) : a.defaults.copies(gpus);
     const auto add = [&](std::vector<Copies>& to, const Point& p) {
-      to.push_back({p, a.defaults.copies(gpus), within_target(a, p), 0, 0});
+      to.push_back({p, copies, within_target(a, p), 0, 0});
     };
     for (const Point& p : found.leading) add(out.leading, p);
     for (const Point& p : found.rest) add(out.all, p);
   }
   out.all.insert(out.all.begin(), out.leading.begin(), out.leading.end());
-  const auto tokens = [&](const Copies& c) {
-    return of_one(a, c.point) * c.point.plan.gpus() * static_cast<double>(c.copies);
-  };
+  const auto tokens = [&](const Copies& c) { return tokens_of(a, c.point, c.copies); };
   if (a.question.users == 0 || !a.study.sweep().search.workload) keep_frontier(a, out.leading, tokens);
   for (std::vector<Copies>* of : {&out.leading, &out.all})
     std::stable_sort(of->begin(), of->end(), [&](const Copies& x, const Copies& y) {

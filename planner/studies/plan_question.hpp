@@ -67,6 +67,12 @@ struct PlanDefaults {
   long long users_of_copy(long long users, int of_gpus) const {
     return (users + copies(of_gpus) - 1) / copies(of_gpus);
   }
+  /// As many copies as these users take, no more than there are: nine users, two of a copy, take five of
+  /// eight copies.
+  int copies_of_users(long long users, int of_gpus) const {
+    const long long share = users_of_copy(users, of_gpus);
+    return static_cast<int>((users + share - 1) / share);
+  }
 };
 
 /// GPU counts up to `most`: powers of two inside a tray or node and whole trays or nodes in powers of two

@@ -134,7 +134,7 @@ TEST(PlanCopies, FillTheGpusAndShareTheUsers) {
       const int each = p.point.plan.gpus();
       EXPECT_EQ(p.copies, gpus / each);
       EXPECT_EQ(p.point.plan.users() + p.point.all_waiting(), (12 + p.copies - 1) / p.copies);
-      EXPECT_GE(a.users_of(p), 12);
+      EXPECT_EQ(a.users_of(p), 12);
       EXPECT_NEAR(a.tokens_per_s_gpu(p) * gpus,
                   tokens_per_s_gpu(a, p.point) * each * static_cast<double>(p.copies), 1e-9);
     }
@@ -148,6 +148,35 @@ TEST(PlanCopies, FillTheGpusAndShareTheUsers) {
       }
     }
     EXPECT_NEAR(a.tokens_per_s_gpu(a.plans[0]) / best, 1, 1e-9);
+  }
+}
+
+// One user takes one copy, and five of them on four copies are five, not eight: no users are counted who did
+// not ask.
+TEST(PlanCopies, NoMoreUsersThanAskAreCounted) {
+  for (const int users : {1, 3, 5, 7}) {
+    PlanQuestion q = question(4);
+    q.users = users;
+    const PlanAnswer a = answer(q);
+    SCOPED_TRACE(users);
+    ASSERT_TRUE(a.met);
+    double best = 0;
+    for (const int each : a.defaults.gpus) {
+      const int most = 4 / each, share = (users + most - 1) / most;
+      for (const Point& p : every_batch(a, share, {each})) {
+        if (p.plan.users() == share && p.waiting == 0)
+          best = std::max(best, tokens_per_s_gpu(a, p) * each * users / share / 4);
+      }
+    }
+    EXPECT_NEAR(a.tokens_per_s_gpu(a.plans[0]) / best, 1, 1e-9);
+    for (const PlannedPoint& p : a.plans) {
+      const int most = 4 / p.point.plan.gpus(), share = (users + most - 1) / most;
+      EXPECT_EQ(p.point.plan.users(), share);
+      EXPECT_EQ(p.copies, (users + share - 1) / share);
+      EXPECT_EQ(a.users_of(p), users);
+      EXPECT_LE(a.tokens_per_s_gpu(p), best * (1 + 1e-9));
+      EXPECT_NEAR(a.requests_per_s(p) * static_cast<double>(q.output), a.tokens_per_s_gpu(p) * 4, 1e-9);
+    }
   }
 }
 
