@@ -91,6 +91,12 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
   const bool fitted = !a.study.study.system.calibration.empty();
   const auto range = [&](const ErrorRange& r) { return fitted ? fmt::format(" ({})", range_text(r)) : ""; };
   const ErrorTerms& step = a.sweep.pool_decoders.of(best->decode.plan).errors;
+  // Rows are over all GPUs of the question, but for a rate's.
+  const int all = a.question.rate > 0 ? 0 : a.defaults.most_gpus;
+  const std::string over_all =
+      w.gpus < all
+          ? fmt::format(", {} over all {}", three_digits(best->whole_output_per_s_gpu * w.gpus / all), all)
+          : "";
   return wrapped(fmt::format("separate pools: {} tokens/s/GPU{} at TPOT {}{}, TTFT {} of {}, {} x {} for "
                              "prompts and {} x {} for "
                              "answers{}; sweep lists the pairs",
@@ -98,7 +104,7 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
                              range(plan_rate_error(a.study, whole_errors(a.sweep, *best))),
                              to_string(best->decode.time, kDigits), range(plan_time_error(a.study, step)),
                              to_string(best->whole_loop.ttft, kDigits),
-                             users_on(std::to_string(users_of(*best)), w.gpus), w.prefill,
+                             users_on(std::to_string(users_of(*best)), w.gpus) + over_all, w.prefill,
                              best->prefill.plan.gpus(), w.decode, best->decode.plan.gpus(),
                              fitted ? " (90 %; of TTFT of pairs nothing was measured)" : ""),
                  width, "  ");
