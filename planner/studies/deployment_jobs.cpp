@@ -80,6 +80,7 @@ DeploymentJobs::DeploymentJobs(const Study& study, const DeploymentQuestion& que
   find_plans();
   const ServiceQuestion& load = question.load;
   if (!load.trace.empty()) trace_ = size_of(load.trace, load.requests, step_);
+  if (trace_) require_pace(load.trace, *trace_, load.rate);
   for (std::size_t i = 0; i < kinds_.size(); ++i) servers_.push_back(std::make_unique<Slot>());
 }
 

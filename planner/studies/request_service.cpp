@@ -41,6 +41,7 @@ class RequestService::Plays {
                study.sweep().search.all_reduce) {
     require_play(study.study, q_.plan, server_ == ServerOf::prompts);
     if (!q_.trace.empty()) trace_ = size != nullptr ? *size : size_of(q_.trace, q_.requests, step);
+    if (trace_) require_pace(q_.trace, *trace_, q_.rate);
     mean_ = trace_ ? std::llround(trace_->input + trace_->output) : q_.input + q_.output;
     knobs_ = knobs_of(q_.knobs, PairRole::decodes);
     if (q_.prefill) require_noticed(study_.study, knobs_, q_.failures);
@@ -157,8 +158,7 @@ class RequestService::Plays {
   // Rates of a trace are told as such; it is played faster or slower to have them.
   double pace(double rate) const {
     if (!trace_ || rate <= 0) return rate;
-    const double own = trace_->seconds > 0 ? static_cast<double>(trace_->requests) / trace_->seconds : 0;
-    return own > 0 ? rate / own : 1;
+    return rate / (static_cast<double>(trace_->requests) / trace_->seconds);
   }
 
   ServedLoadAnswer play(double rate, bool pictures = false, Hopes* hopes = nullptr) {

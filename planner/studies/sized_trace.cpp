@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "planner/requests/block_pool.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/read_text.hpp"
 
 namespace shardline {
@@ -30,8 +31,8 @@ TraceSize size_of(const std::string& trace, std::uint64_t played,
   std::error_code ignored;
   if (std::filesystem::exists(trace, ignored) && !std::filesystem::is_regular_file(trace, ignored))
     throw UserError(trace + ": not a regular file: a trace is read twice, first for its length and faults");
-  std::ifstream file(trace);
-  if (!file) throw UserError(trace + ": cannot be read");
+  // Whatever hinders it is said: no such file, a loop of links, one that may not be read.
+  InputStream file(trace);
   note_read(trace);
   TraceReader reader(file, trace);
   TraceSize out;
@@ -48,6 +49,13 @@ TraceSize size_of(const std::string& trace, std::uint64_t played,
   out.output /= static_cast<double>(out.requests);
   out.digested = played == 0 ? out.requests : std::min(out.requests, played);
   return out;
+}
+
+void require_pace(const std::string& trace, const TraceSize& size, double rate) {
+  if (rate <= 0 || size.seconds > 0) return;
+  throw UserError(fmt::format(
+      "{}: all its requests come at 0 s: no pace gives it {:.4g} requests/s; expected later rows, or no rate",
+      trace, rate));
 }
 
 SizedTrace::SizedTrace(const std::string& trace, const TraceSize& size) : name_(trace), size_(size) {

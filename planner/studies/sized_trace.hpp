@@ -26,6 +26,9 @@ struct TraceSize {
 TraceSize size_of(const std::string& trace, std::uint64_t played,
                   const std::function<void(std::uint64_t, std::uint64_t)>& step);
 
+/// UserError where a rate (in 1/s, above 0) is asked of a trace that has none: all of it comes at 0 s.
+void require_pace(const std::string& trace, const TraceSize& size, double rate);
+
 /// A trace is not what it was when its size was found: another program has written to it since.
 class TraceChanged : public UserError {
  public:

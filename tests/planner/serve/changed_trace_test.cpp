@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "planner/studies/deployment.hpp"
 #include "planner/studies/deployment_jobs.hpp"
@@ -54,6 +55,38 @@ class ChangedTrace : public ::testing::Test {
   const std::filesystem::path trace_ =
       std::filesystem::temp_directory_path() / ("shardline_changed_" + std::to_string(::getpid()) + ".csv");
 };
+
+// Its times would be divided by a pace, which makes no other time of 0 s: the play would be of a burst and
+// its answer named the rate.
+TEST_F(ChangedTrace, OfOneMomentHasNoRate) {
+  write(kHeader + "0,100,10\n0,200,20\n");
+  ServiceQuestion q = asked();
+  const auto none = [](std::uint64_t, std::uint64_t) {};
+  EXPECT_EQ(RequestService(study_, q, none).answer().load.answered, 2U);
+  q.rate = 3;
+  try {
+    RequestService(study_, q, none);
+    ADD_FAILURE() << "a burst was taken for 3 requests/s";
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(), HasSubstr(": all its requests come at 0 s: no pace gives it 3 requests/s"));
+  }
+}
+
+TEST_F(ChangedTrace, ThatCannotBeOpenedSaysWhy) {
+  const auto none = [](std::uint64_t, std::uint64_t) {};
+  const std::string loop = trace_.string() + ".loop";
+  std::filesystem::create_symlink(loop, loop);
+  for (const auto& [file, why] : {std::pair(loop, "Too many levels of symbolic links"),
+                                  std::pair(trace_.string() + ".none", "no such file")}) {
+    try {
+      size_of(file, 0, none);
+      ADD_FAILURE() << file;
+    } catch (const UserError& e) {
+      EXPECT_EQ(e.what(), "cannot read " + file + ": " + why + "\n");
+    }
+  }
+  std::filesystem::remove(loop);
+}
 
 TEST_F(ChangedTrace, IsRefusedInThePlay) {
   const ServiceQuestion q = asked();
