@@ -1,6 +1,7 @@
 // Blocks of a KV cache as runs: what block_pool.hpp does block by block, at a cost that grows with the runs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory_resource>
 #include <span>
@@ -110,7 +111,9 @@ class RunPool {
   std::uint32_t size_, available_, blank_, filled_ = 0;
   bool prefixes_;
   // Of ids: those of a million requests that wait are given back at once, and not one by one.
-  std::pmr::unsynchronized_pool_resource memory_;
+  // What is larger than a pool's largest block stands in a sorted list, where each that comes and goes moves
+  // the others: texts of millions of tokens are smaller.
+  std::pmr::unsynchronized_pool_resource memory_{{0, std::size_t{1} << 17}};
 };
 
 }  // namespace shardline

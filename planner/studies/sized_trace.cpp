@@ -53,10 +53,9 @@ TraceSize size_of(const std::string& trace, std::uint64_t played,
 
 void require_pace(const std::string& trace, const TraceSize& size, double rate) {
   if (rate <= 0 || size.seconds > 0) return;
-  throw UserError(
-      fmt::format("{}: all its requests come at 0 s: no pace gives it {:.4g} requests/s\n"
-                  "expected rows at later times, or no rate: they come at once, then",
-                  trace, rate));
+  throw UserError(fmt::format(
+      "{}: all its requests come at 0 s: no pace gives it {:.4g} requests/s; expected later rows, or no rate",
+      trace, rate));
 }
 
 SizedTrace::SizedTrace(const std::string& trace, const TraceSize& size) : name_(trace), size_(size) {

@@ -78,15 +78,18 @@ MemoryNeed need_of_conversation(const Conversation& talk) {
           fmt::format("{} turns", talk.turns.size()), "fewer turns"};
 }
 
-MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks) {
+MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks,
+                            double texts) {
   const double answered = kRequest * static_cast<double>(requests),
-               waiting = kUser * static_cast<double>(users), pools = kBlock * blocks * replicas;
+               waiting = kUser * static_cast<double>(users) + kTextBlock * texts,
+               pools = kBlock * blocks * replicas;
   MemoryNeed need{Bytes(kProcessBytes + kThread + answered + waiting + pools), "", ""};
   if (answered >= std::max(waiting, pools)) {
     need.most = fmt::format("the latencies of {} requests", requests);
     need.smaller = "fewer " + argument_name("requests");
   } else if (waiting >= pools) {
-    need.most = fmt::format("{} users of a closed loop", users);
+    const bool long_texts = kTextBlock * texts > kUser * static_cast<double>(users);
+    need.most = fmt::format("{} users of a closed loop{}", users, long_texts ? " and their prompts" : "");
     need.smaller = "fewer " + argument_name("users");
   } else {
     need.most = fmt::format("{} replicas with {:.0f} blocks of KV cache each", replicas, blocks);

@@ -15,8 +15,10 @@ MemoryNeed need_of_partitions(const PartitionGrid& grid, int threads);
 MemoryNeed need_of_conversation(const Conversation& talk);
 
 /// Of requests that are played one by one, whose latencies are kept for quantiles; of users of a closed loop
-/// (or 0); of replicas of an engine, each with so many blocks of KV cache.
-MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks);
+/// (or 0); of replicas of an engine, each with so many blocks of KV cache; of `texts` blocks of kTraceBlock
+/// tokens that prompts of users who wait have, counted in each place that keeps them.
+MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks,
+                            double texts = 0);
 
 /// Of recorded prompts of so many blocks of text together, computed in so many steps in both variants of a
 /// ring.

@@ -49,6 +49,9 @@ def questions():
           "  processes: [2, 4]\n  granularity: 512 tokens\n  spacing: 4Ki tokens\n"))
     served = ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "64", "--plan",
               "tensor:tpa=2,tpf=2"]
+    # Prompts of users who wait, which are more than the users themselves.
+    long = ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "120K", "--output", "2", "--plan",
+            "tensor:tpa=2,tpf=2", "--users", "30000", "--requests", "30000", "--engine", "vllm", "--knob", "max_num_batched_tokens=131072"]
     prompt = ["simulate", "prefill_llama8b_1m", "--plan"]
     return [
         ["simulate", "helix_gb200_1m", "--model", "llama-3.1-405b", "--plan", "helix:kvp=8,tpa=8,tpf=64,batch=4"],
@@ -68,6 +71,8 @@ def questions():
         [*served, "--rate", "5/s", "--requests", "200000"],
         [*served, "--rate", "5/s", "--requests", "2000", "--replicas", "400"],
         [*served, "--users", "1000000", "--requests", "2000"],
+        long,
+        [*long, "--prefill", "tensor:tpa=2,tpf=2", "--prefill-knob", "max_num_batched_tokens=131072"],
         ["plan", "deepseek-r1", "--system", "h200-hgx", "--gpus", "16", "--input", "1K", "--output", "64", "--rate", "9/s", "--requests", "3000", "--slo", "ttft p99 1 s", "--threads", "2"],
         ["validate", "all", "--threads", "2", "-o", "validated"],
         ["verify", "all", "--threads", "2"],

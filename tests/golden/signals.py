@@ -44,6 +44,9 @@ def questions():
                   "--plan", "tensor:tpa=2,tpf=2", "--rate", "5/s", "--requests", "2000000"],
         "serve a million users": ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "16",
                                   "--plan", "tensor:tpa=2,tpf=2", "--users", "1000000", "--requests", "2000000"],
+        "serve long prompts that wait": ["serve", "llama-3-8b-1m", "--system", "h100-hgx", "--gpus", "8", "--plan", "tensor:tpa=8,tpf=8",
+                                         "--engine", "vllm", "--any-context", "--input", "900K", "--output", "4", "--users", "200000",
+                                         "--requests", "200000"],
         "serve a trace": ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--plan", "tensor:tpa=2,tpf=2",
                           "--input", "1K", "--output", "10", "--trace", "trace.csv", "-o", "out"],
         "sweep of prefill": ["sweep", "prefill_405b_gb200_1m", "--threads", "2"],
@@ -65,7 +68,7 @@ def questions():
 
 
 # Seconds until the signal where it is not 0.4: when all users are there, whose memory is to be given back.
-LATER = {"serve a million users": 2.5}
+LATER = {"serve a million users": 2.5, "serve long prompts that wait": 4}
 
 
 def attempt(arguments, number, delay):
