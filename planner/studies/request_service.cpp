@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -51,7 +50,7 @@ class RequestService::Plays {
                                            PairPools::Known{});
     q_.requests = requests_played(q_, trace_);
     const int groups = q_.replicas * q_.plan.dp + (q_.prefill ? q_.prefill->groups() : 0);
-    require_memory(need_of_requests(q_.requests, q_.users, groups, blocks_kept(), texts_kept()));
+    require_memory(need_of_requests(q_.requests, q_.users, groups, blocks_kept(), texts_kept(q_)));
   }
 
   ServiceAnswer answer() {
@@ -154,17 +153,6 @@ class RequestService::Plays {
     if (!std::holds_alternative<VllmKnobs>(knobs_.of)) return all;
     const double each = static_cast<double>(mean_) / knobs_.block() + 1;
     return std::min(all, static_cast<double>(q_.requests) * each / (q_.replicas * q_.plan.dp));
-  }
-
-  // All users of a closed loop may wait at once: the engine keeps their prompts, of a pair both engines and
-  // whoever sends from one to the other, as does whoever sends again what a replica that dies has lost.
-  double texts_kept() const {
-    if (q_.users == 0) return 0;
-    const double places = q_.prefill ? 3 : q_.failures.empty() ? 1 : 2;
-    auto each = static_cast<std::uint64_t>((q_.input + kTraceBlock - 1) / kTraceBlock);
-    if (each > 512) each = std::bit_ceil(each);  // as RunPool's memory has larger texts
-    return places * static_cast<double>(each) *
-           std::min(static_cast<double>(q_.users), static_cast<double>(q_.requests));
   }
 
   // Rates of a trace are told as such; it is played faster or slower to have them.

@@ -1,6 +1,7 @@
 #include "planner/studies/service_load.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "planner/plan/case.hpp"
 #include "planner/serving/served.hpp"
@@ -23,6 +24,17 @@ std::uint64_t requests_played(const ServiceQuestion& q, const std::optional<Trac
   if (q.requests > 0) return q.requests;
   if (size) return size->requests;
   return q.users > 0 ? 10 * static_cast<std::uint64_t>(q.users) : kDefaultRequests;
+}
+
+// The engine keeps it; of a pair both engines and whoever sends from one to the other, as does whoever sends
+// again what a replica that dies has lost.
+double texts_kept(const ServiceQuestion& q) {
+  if (q.users == 0) return 0;
+  const double places = q.prefill ? 3 : q.failures.empty() ? 1 : 2;
+  auto each = static_cast<std::uint64_t>((q.input + kTraceBlock - 1) / kTraceBlock);
+  if (each > 512) each = std::bit_ceil(each);  // as RunPool's memory has larger texts
+  return places * static_cast<double>(each) *
+         std::min(static_cast<double>(q.users), static_cast<double>(q.requests));
 }
 
 std::optional<ErrorRange> ServiceAnswer::rate_error(const EngineProfile& engine) const {

@@ -16,6 +16,10 @@ namespace shardline {
 /// As many as are asked for, else all of the trace, ten of each user, or 2000.
 std::uint64_t requests_played(const ServiceQuestion& question, const std::optional<TraceSize>& size);
 
+/// Blocks of kTraceBlock tokens of the prompts of a closed loop's users, all of whom may wait at once, as
+/// need_of_requests() asks for them: once for each place that keeps a prompt. 0: no closed loop.
+double texts_kept(const ServiceQuestion& q);
+
 /// What requests are and when they come, anew for every play: with one seed the same. `rate` of a trace is
 /// the factor by which it is played faster; 0: as it is. `size`: of the trace, where there is one.
 class ServiceLoad {
