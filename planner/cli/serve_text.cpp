@@ -37,12 +37,14 @@ std::string lengths_text(const ServiceQuestion& q) {
 
 std::string load_text(const ServiceQuestion& q) {
   std::string out;
+  const bool one = q.users == 1;
   if (q.users > 0)
-    out = fmt::format(
-        "closed loop of {} users, {}", q.users,
-        q.think > Seconds(0)
-            ? fmt::format("who think for {} between an answer and the next request", to_string(q.think))
-            : "all of whom begin at once");
+    out = fmt::format("closed loop of {} user{}, {}", q.users, one ? "" : "s",
+                      q.think > Seconds(0)
+                          ? fmt::format("who think{} for {} between an answer and the next request",
+                                        one ? "s" : "", to_string(q.think))
+                      : one ? "who begins at once"
+                            : "all of whom begin at once");
   else if (q.rate > 0)
     out = fmt::format("{:.4g} requests/s{}", q.rate,
                       q.trace.empty() ? ", by Poisson" : ", the trace's times scaled");

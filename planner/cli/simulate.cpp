@@ -89,9 +89,10 @@ void print_served(const Study& study, const SimulatedPlan& s) {
   const Served& got = s.served->served;
   const ErrorRange time = served_time_error(engine, s.breakdown.errors);
   // What an engine does not start has no numbers of that engine.
-  print_notes("  {} {} {}{}: requests of {} tokens and {} of answer, {} users, prompts on the same GPUs\n",
+  print_notes("  {} {} {}{}: requests of {} tokens and {} of answer, {} user{}, prompts on the same GPUs\n",
               s.refusal ? "not started; as if served by" : "served by", engine.title, engine.version,
-              s.refusal ? " all the same" : "", load.input, load.output, s.served->users);
+              s.refusal ? " all the same" : "", load.input, load.output, s.served->users,
+              s.served->users == 1 ? "" : "s");
   if (s.asked.batch > s.plan.batch)
     print_notes(
         "  memory has room for {} of {} requests of an attention group: they run, {:.0f} of a group wait for "

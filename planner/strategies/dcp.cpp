@@ -338,7 +338,7 @@ void launch(const Case& c, const Plan& p, std::vector<Deployment>& out) {
 
 const Strategy kDcp{
     .name = "dcp",
-    .summary = "vLLM, SGLang: TP whose ranks share a KV head's cache by sequence",
+    .summary = "vLLM, SGLang from 0.5.15: TP whose ranks share a KV head's cache by sequence",
     .source = "vllm-project/vllm 833483f3578a, decode context parallelism",
     .decodes = true,
     .mixes = true,

@@ -137,7 +137,7 @@ TEST(DeploymentRanks, P35AnotherQuestionHasAnotherDigest) {
   is_new("knobs");
   const std::filesystem::path trace = std::filesystem::temp_directory_path() / "shardline_digest.csv";
   q.load.trace = trace.string();
-  for (const char* const rows : {"0,10,10\n", "0,10,11\n"}) {
+  for (const char* const rows : {"0,10,10\n1,10,10\n", "0,10,11\n1,10,10\n"}) {
     std::ofstream(trace) << "arrival_s,input_tokens,output_tokens\n" << rows;
     is_new("trace");
   }
