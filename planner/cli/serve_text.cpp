@@ -313,8 +313,7 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
                             q.prefill->gpus() + q.plan.gpus() * q.replicas)) +
            line("its engine: " + engine_line(q.prefill->study(study), *a.prefill_knobs));
   if (q.prefill && q.prefill->plan.dp > 1)
-    out += line(groups_line(pair_groups(std::holds_alternative<SglangKnobs>(a.prefill_knobs->of),
-                                        q.prefill->plan, PairRole::prefills)));
+    out += line(groups_line(pair_groups(*a.prefill_knobs, q.prefill->plan, PairRole::prefills)));
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (q.prefill && std::holds_alternative<SglangKnobs>(a.knobs.of))
     out += line(sends_line(a.knobs, *a.prefill_knobs));

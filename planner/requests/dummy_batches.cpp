@@ -12,7 +12,7 @@ bool PlayedEngine::unfinished() const {
 
 // [R19] Whether the replica goes on.
 bool PlayedEngine::decide_or_dummy() {
-  if (wave_ % kWave == 0 && !unfinished()) {
+  if (wave_ % rule_.wave == 0 && !unfinished()) {
     wave_ = 0;
     if (steps_.empty())
       for (Group& g : groups_) g.scheduler->look_at_once();

@@ -30,7 +30,9 @@ struct ReplicaGroups {
   std::size_t count = 1;
   GroupRouting routing = GroupRouting::in_turn;
   std::size_t places = 0;  // requests that a group has at once, those that wait in it too; of from_queue
-  bool dummies = false;    // [R19] engines with nothing to compute run dummy batches, one after another
+  /// [R19] Engines with nothing to compute run dummy batches, one after another, and ask each other every so
+  /// many steps whether anybody has requests; 0: they rest.
+  std::uint64_t wave = 0;
 };
 
 /// What an attention group has: requests, and the tokens of their prompts.

@@ -147,7 +147,7 @@ void PlayedEngine::deal() {
 void PlayedEngine::decide() {
   const std::size_t depth = groups_.front().scheduler->depth();
   while (steps_.size() < depth) {
-    if (rule_.dummies) {
+    if (rule_.wave > 0) {
       if (!decide_or_dummy()) return;
       continue;
     }
@@ -216,7 +216,8 @@ std::uint64_t PlayedEngine::steps_alike() const {
     if (idle(s)) continue;
     out = std::min(out, s.decided() == steps_.size() ? s.steps_alike() : 1);
   }
-  if (rule_.dummies && !unfinished()) out = std::min(out, (kWave - wave_ % kWave) % kWave + 1);
+  if (const std::uint64_t wave = rule_.wave; wave > 0 && !unfinished())
+    out = std::min(out, (wave - wave_ % wave) % wave + 1);
   return out;
 }
 
@@ -265,7 +266,7 @@ void PlayedEngine::end(Seconds at) {
 void PlayedEngine::end_open() {
   const Seconds from = now_;
   const std::uint64_t steps = std::exchange(open_, 0);
-  if (rule_.dummies) wave_ += steps - 1;
+  if (rule_.wave > 0) wave_ += steps - 1;
   now_ = from + length(stretch_, steps);
   hold(from, now_);
   account(from, length(stretch_, steps), steps);

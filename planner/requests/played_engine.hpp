@@ -60,14 +60,12 @@ void merge(ServedRequests& to, const ServedRequests& more);
 /// nothing to do in a step takes part in it nevertheless. Steps are decided for all groups at once, so that a
 /// request that comes to a group without any waits as others do.
 ///
-/// [R19] Where engines run dummy batches (ReplicaGroups::dummies) a replica with requests never stops, and
-/// one without goes on until its engines ask each other, every kWave steps, whether anybody has any left.
+/// [R19] Where engines run dummy batches (ReplicaGroups::wave) a replica with requests never stops, and one
+/// without goes on until its engines ask each other whether anybody has any left.
 class PlayedEngine {
  public:
   using Answered = std::function<void(const AnsweredRequest&)>;
   using Stepped = std::function<void(const PlayedStep&)>;
-  /// v1/engine/core.py, DPEngineCoreProc._has_global_unfinished_reqs.
-  static constexpr std::uint64_t kWave = 32;
 
   /// Refers to both.
   PlayedEngine(Scheduler& scheduler, const StepTimes& times, bool jump, Answered answered = {},

@@ -77,6 +77,9 @@ void require_start(const VllmKnobs& knobs);
 /// connectors.
 class VllmScheduler : public Scheduler {
  public:
+  /// [R19] Steps after which engines of a replica ask each other whether anybody has requests left
+  /// (v1/engine/core.py, DPEngineCoreProc._has_global_unfinished_reqs).
+  static constexpr std::uint64_t kWave = 32;
   struct Request : Scheduler::Request {
     /// alone: runs, and is looked at in every step. steady: decodes in every step. ending: its last token is
     /// decided, and it was steady. reading: waits with its blocks, among those that wait.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <system_error>
 #include <tuple>
 
@@ -154,21 +153,15 @@ std::vector<PlannedPoint> around_target(const PlanAnswer& a) {
   return out;
 }
 
-// Of each strategy that no plan of the answer within the target is of: its frontier's best within it.
-std::vector<PlannedPoint> other_strategies(const PlanAnswer& a) {
+// Of the frontiers of all strategies what meets the target, best first.
+std::vector<PlannedPoint> ranked_within_target(const PlanAnswer& a) {
   std::vector<PlannedPoint> out;
-  if (!a.has_target()) return out;
-  std::set<StrategyId> told;
-  for (const PlannedPoint& p : a.plans)
-    if (p.meets) told.insert(p.point.plan.strategy);
   for (const Point& p : a.sweep.rated.points)
-    if (within_target(a, p) && !told.contains(p.plan.strategy))
-      out.push_back(planned(a, a.sweep.rated, p, true));
+    if (within_target(a, p)) out.push_back(planned(a, a.sweep.rated, p, true));
   std::stable_sort(out.begin(), out.end(), [&](const PlannedPoint& x, const PlannedPoint& y) {
     const auto gpus = [&](const PlannedPoint& p) { return a.question.prefill() ? p.point.plan.gpus() : 0; };
     return std::tuple(gpus(x), -a.tokens_per_s_gpu(x)) < std::tuple(gpus(y), -a.tokens_per_s_gpu(y));
   });
-  std::erase_if(out, [&](const PlannedPoint& p) { return !told.insert(p.point.plan.strategy).second; });
   return out;
 }
 
@@ -321,7 +314,7 @@ void find_plans(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
   }
   if (!a.plans.empty()) return;
   a.plans = around_target(a);
-  a.others = other_strategies(a);
+  if (a.has_target()) a.others = other_strategies(a.plans, ranked_within_target(a));
 }
 
 // Of the checkpoints that store the model in fewer bits than the question does the widest that fits and meets

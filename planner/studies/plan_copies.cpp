@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <tuple>
 
 #include "planner/search/nearest.hpp"
@@ -297,12 +296,8 @@ PlannedCopies planned_copies(const PlanAnswer& a, const Show& show) {
   std::optional<Copies> more;
   const Ranked ranked = a.question.rate > 0 ? of_rate(a, show, more) : of_all(a, show);
   const std::vector<Copies> found = shown(ranked.leading, frontier);
-  std::vector<Copies> others;
-  std::set<StrategyId> told;
-  for (const Copies& c : found)
-    if (c.meets) told.insert(c.point.plan.strategy);
-  for (const Copies& c : ranked.all)
-    if (c.meets && a.has_target() && told.insert(c.point.plan.strategy).second) others.push_back(c);
+  const std::vector<Copies> others =
+      a.has_target() ? other_strategies(found, ranked.all) : std::vector<Copies>();
   const bool wider = more && !found.empty() && !found.front().meets;
   std::vector<Point> points;
   for (const Copies& c : found) points.push_back(c.point);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "planner/studies/plan_answer.hpp"
@@ -20,6 +21,20 @@ bool within_target(const PlanAnswer& answer, const Point& point);
 /// The largest part by which one of these is above what was asked for, as miss_of() says it; near misses are
 /// ranked by it.
 double excess_of(const PlanAnswer& answer, const Point& point);
+
+/// Of `ranked`, best first, those that meet the target and are the first of a strategy that none of `shown`
+/// within it is of: PlanAnswer::others. A Deployed has `point` and `meets`.
+template <class Deployed>
+std::vector<Deployed> other_strategies(const std::vector<Deployed>& shown,
+                                       const std::vector<Deployed>& ranked) {
+  std::set<StrategyId> told;
+  for (const Deployed& d : shown)
+    if (d.meets) told.insert(d.point.plan.strategy);
+  std::vector<Deployed> out;
+  for (const Deployed& d : ranked)
+    if (d.meets && told.insert(d.point.plan.strategy).second) out.push_back(d);
+  return out;
+}
 
 /// Whether plans of each number of GPUs are best searched for by themselves: users or a rate are shared among
 /// copies, or copies of some plans leave GPUs idle, so that the frontier of single plans is not theirs.

@@ -55,9 +55,11 @@ Case half_of_pair(const Case& c) {
   return half;
 }
 
-ReplicaGroups pair_groups(bool sglang, const Plan& plan, PairRole role) {
+ReplicaGroups pair_groups(const ServiceKnobs& knobs, const Plan& plan, PairRole role) {
   const auto count = static_cast<std::size_t>(plan.dp);
-  if (!sglang) return {count, GroupRouting::fewest, 0, count > 1};
+  if (std::holds_alternative<VllmKnobs>(knobs.of))
+    return {count, GroupRouting::fewest, 0, count > 1 ? VllmScheduler::kWave : 0};
+  SL_CHECK(std::holds_alternative<SglangKnobs>(knobs.of), "pairs are of vLLM's servers or of SGLang's");
   return {count, role == PairRole::prefills && count > 1 ? GroupRouting::by_room : GroupRouting::in_turn};
 }
 
@@ -222,9 +224,8 @@ PairRun PairPools::play(const Answering& answering, const ClusterLoad& load, std
                         const std::function<void(std::uint64_t)>& step,
                         const std::vector<ReplicaFailure>& failures) const {
   PlayedPool prefill, decode;
-  const bool sglang = std::holds_alternative<SglangKnobs>(knobs_.of);
-  prefill.groups = pair_groups(sglang, question_.plan, PairRole::prefills);
-  decode.groups = pair_groups(sglang, decode_plan_, PairRole::decodes);
+  prefill.groups = pair_groups(knobs_, question_.plan, PairRole::prefills);
+  decode.groups = pair_groups(knobs_, decode_plan_, PairRole::decodes);
   for (int i = 0; i < question_.replicas * question_.plan.dp; ++i)
     prefill.schedulers.push_back(scheduler(PairRole::prefills, answering.law));
   for (int i = 0; i < answering.replicas * decode_plan_.dp; ++i)

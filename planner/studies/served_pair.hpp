@@ -69,7 +69,8 @@ ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
 /// [R18] The attention groups of such a server, and how requests are dealt to them: those of SGLang's for
 /// prompts by the room that the router draws, others in turn; [R19] vLLM's to the group with the fewest, and
 /// its engines run dummy batches.
-ReplicaGroups pair_groups(bool sglang, const Plan& plan, PairRole role);
+/// Of another engine none are known (checked): no_pair() refuses its pairs.
+ReplicaGroups pair_groups(const ServiceKnobs& knobs, const Plan& plan, PairRole role);
 
 /// Those of settings for both pools that the one that prefills has.
 std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_both);

@@ -1,8 +1,11 @@
 // Random loads on pairs of pools of vLLM's, as the player and the plain stepper have them.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/requests/vllm_scheduler.hpp"
@@ -49,7 +52,7 @@ inline PairCase random_pair(std::uint64_t seed) {
 inline PairCase with_groups(PairCase c, std::uint64_t seed, bool stretched = true) {
   RandomStream random(seed, "groups of pairs");
   const auto groups = [](std::size_t count) {
-    return ReplicaGroups{count, GroupRouting::fewest, 0, count > 1};
+    return ReplicaGroups{count, GroupRouting::fewest, 0, count > 1 ? VllmScheduler::kWave : 0};
   };
   c.prefill_groups = groups(1 + random.below(3));
   c.decode_groups = groups(1 + random.below(4));
@@ -87,6 +90,30 @@ inline PairCase failing_case(std::uint64_t seed) {
 inline PlainPair plain(const PairCase& c, const StepTimes& times) {
   return PlainPair(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times, c.max_local_prefill,
                    c.failures, c.prefill_groups.count, c.decode_groups.count);
+}
+
+// Asks that both ways answer alike, or that the player says so where the slow way leaves somebody without a
+// first token: nothing, then.
+inline std::optional<PlayedPair> played_like(PlainPair& slow, const PairCase& c, std::uint64_t seed) {
+  const std::vector<PlainAnswer> answers = slow.play(c.requests);
+  if (std::any_of(answers.begin(), answers.end(), [](const PlainAnswer& a) { return a.first < 0; })) {
+    EXPECT_THROW(played(c), UserError) << seed;
+    return std::nullopt;
+  }
+  PlayedPair fast = played(c);
+  EXPECT_EQ(fast.answers.size(), answers.size()) << seed;
+  for (const PlainAnswer& a : answers) {
+    const auto at = fast.answers.find(a.came);
+    if (at == fast.answers.end()) {
+      ADD_FAILURE() << seed << ": who came at " << a.came << " is not answered";
+      continue;
+    }
+    const AnsweredRequest& b = at->second;
+    EXPECT_NEAR(b.first.value, a.first, 1e-12 * std::max(1.0, a.first)) << seed << " came " << a.came;
+    EXPECT_NEAR(b.last.value, a.last, 1e-12 * std::max(1.0, a.last)) << seed << " came " << a.came;
+    EXPECT_EQ(b.found, a.found) << seed;
+  }
+  return fast;
 }
 
 }  // namespace shardline

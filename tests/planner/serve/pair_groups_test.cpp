@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -62,33 +63,41 @@ double token_step(const Study& study, const Plan& plan, std::uint32_t cached) {
   return step(study, plan, token);
 }
 
-// One request at a time: its prompt is a step of one group beside others with nothing, its cache goes over
-// that group's links, and each token is a step of a group.
-TEST(PairGroups, R18OneRequestAlone) {
-  const Study study = r1();
+// One request at a time, on a server with and without groups behind one with and without. Each of its tokens
+// is a step of a group.
+void of_each_pair(const Study& study, const std::function<void(const ServiceAnswer&)>& expect) {
   for (const char* const prompts : {kTensor, kGroups}) {
     for (const char* const answers : {kTensor, kGroups}) {
       SCOPED_TRACE(fmt::format("{} behind {}", answers, prompts));
       const ServiceAnswer a = alone(study, prompts, answers);
-      const ServiceQuestion& q = a.question;
       ASSERT_TRUE(a.load.pair);
-      // Of a group an eighth of the server's chunk: two steps of 1,024 tokens.
-      double prompt = 0;
-      const std::uint32_t chunk = q.prefill->plan.dp > 1 ? 1024 : 2048;
-      for (std::uint32_t past = 0; past < 2048; past += chunk) {
-        StepBatch part;
-        part.prompts = {{chunk, past}};
-        prompt += step(study, q.prefill->plan, part);
-      }
-      EXPECT_NEAR(a.load.pair->prompt.mean, prompt, 1e-9);
-      const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
-      const double last = chunk < 2048 ? 1024 : 2048;  // the first half goes meanwhile
-      EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * last).value, 1e-9);
+      expect(a);
       double decode = 0;
-      for (std::uint32_t i = 0; i < 127; ++i) decode += token_step(study, q.plan, 2048 + i);
+      for (std::uint32_t i = 0; i < 127; ++i) decode += token_step(study, a.question.plan, 2048 + i);
       EXPECT_NEAR(of(a, Latency::tpot).mean / (decode / 127), 1, PlanStepTimes::kMostError);
     }
   }
+}
+
+// One request at a time: its prompt is a step of one group beside others with nothing, its cache goes over
+// that group's links, and each token is a step of a group.
+TEST(PairGroups, R18OneRequestAlone) {
+  const Study study = r1();
+  of_each_pair(study, [&](const ServiceAnswer& a) {
+    const ServiceQuestion& q = a.question;
+    // Of a group an eighth of the server's chunk: two steps of 1,024 tokens.
+    double prompt = 0;
+    const std::uint32_t chunk = q.prefill->plan.dp > 1 ? 1024 : 2048;
+    for (std::uint32_t past = 0; past < 2048; past += chunk) {
+      StepBatch part;
+      part.prompts = {{chunk, past}};
+      prompt += step(study, q.prefill->plan, part);
+    }
+    EXPECT_NEAR(a.load.pair->prompt.mean, prompt, 1e-9);
+    const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
+    const double last = chunk < 2048 ? 1024 : 2048;  // the first half goes meanwhile
+    EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * last).value, 1e-9);
+  });
 }
 
 // Links are those of a group's GPUs: eight hand-offs at once to eight groups take no longer than one, from a
@@ -108,34 +117,26 @@ TEST(PairGroups, R18LinksAreOfGroups) {
 // in the fourth step from the one in which the transfer ends on.
 TEST(PairGroups, R19OneRequestAlone) {
   const Study study = r1("vllm");
-  for (const char* const prompts : {kTensor, kGroups}) {
-    for (const char* const answers : {kTensor, kGroups}) {
-      SCOPED_TRACE(fmt::format("{} behind {}", answers, prompts));
-      const ServiceAnswer a = alone(study, prompts, answers);
-      const ServiceQuestion& q = a.question;
-      ASSERT_TRUE(a.load.pair);
-      StepBatch prompt;
-      prompt.prompts = {{2048, 0}};
-      const double path = study.study.engine->host.path.value;
-      EXPECT_NEAR(a.load.pair->prompt.mean, path + step(study, q.prefill->plan, prompt), 1e-9);
-      EXPECT_NEAR(a.load.pair->room.mean, path, 1e-9);
-      const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
-      const double transfer = (rates.fixed + rates.token * 2048).value;
-      EXPECT_NEAR(a.load.pair->transfer.mean, transfer, 1e-9);
-      double begin = token_step(study, q.plan, 2047);
-      if (q.plan.dp > 1) {
-        const double dummy =
-            dummy_step(PlanStepTimes(study.study, q.plan, study.sweep().search.all_reduce)).value;
-        begin += (std::ceil(transfer / dummy) + 3) * dummy - transfer;
-      }
-      EXPECT_NEAR(a.load.pair->begin.mean, begin, 1e-9);
-      double decode = 0;
-      for (std::uint32_t i = 0; i < 127; ++i) decode += token_step(study, q.plan, 2048 + i);
-      EXPECT_NEAR(of(a, Latency::tpot).mean / (decode / 127), 1, PlanStepTimes::kMostError);
-      EXPECT_EQ(a.load.pair->decode_dummies > 0, q.plan.dp > 1);
-      EXPECT_EQ(a.load.pair->prefill_dummies > 0, q.prefill->plan.dp > 1);
+  of_each_pair(study, [&](const ServiceAnswer& a) {
+    const ServiceQuestion& q = a.question;
+    StepBatch prompt;
+    prompt.prompts = {{2048, 0}};
+    const double path = study.study.engine->host.path.value;
+    EXPECT_NEAR(a.load.pair->prompt.mean, path + step(study, q.prefill->plan, prompt), 1e-9);
+    EXPECT_NEAR(a.load.pair->room.mean, path, 1e-9);
+    const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
+    const double transfer = (rates.fixed + rates.token * 2048).value;
+    EXPECT_NEAR(a.load.pair->transfer.mean, transfer, 1e-9);
+    double begin = token_step(study, q.plan, 2047);
+    if (q.plan.dp > 1) {
+      const double dummy =
+          dummy_step(PlanStepTimes(study.study, q.plan, study.sweep().search.all_reduce)).value;
+      begin += (std::ceil(transfer / dummy) + 3) * dummy - transfer;
     }
-  }
+    EXPECT_NEAR(a.load.pair->begin.mean, begin, 1e-9);
+    EXPECT_EQ(a.load.pair->decode_dummies > 0, q.plan.dp > 1);
+    EXPECT_EQ(a.load.pair->prefill_dummies > 0, q.prefill->plan.dp > 1);
+  });
 }
 
 // Pruned and played to their ends: to the bit. Bounds of halves with groups rule out what misses alone.
