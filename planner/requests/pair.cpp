@@ -183,7 +183,7 @@ void PairPlay::send() {
   waits_.emplace_back(w.arrival.time, waiting() + static_cast<double>(homeless_.size()));
   w.request.arrival = w.arrival.time + load_.path;
   out_.last_sent = w.arrival.time;
-  w.place = out_.sent;
+  w.place = w.request.number = out_.sent;
   if (!failures_.all.empty()) name_text(w);
   more_ = ++out_.sent < requests_;
   const Seconds now = w.arrival.time;

@@ -45,7 +45,7 @@ inline SglangPairCase with_groups(SglangPairCase c, std::uint64_t seed) {
   c.prefill_groups = {1 + random.below(3), GroupRouting::by_room};
   c.decode_groups = {1 + random.below(4), GroupRouting::in_turn};
   for (std::size_t i = 0; i < c.requests.size(); ++i) {
-    c.requests[i].number = 1000 * seed + i;
+    c.requests[i].number = i;
     c.requests[i].arrival = c.requests[i].arrival * 0.3;
   }
   return c;
@@ -55,7 +55,7 @@ inline SglangPairCase with_groups(SglangPairCase c, std::uint64_t seed) {
 inline SglangPairCase with_drafts(SglangPairCase c, std::uint64_t seed) {
   RandomStream random(seed, "drafts of sglang pairs");
   c.law = random_law(random);
-  for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].number = 1000 * seed + i;
+  for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].number = i;
   return c;
 }
 

@@ -63,7 +63,7 @@ void expect_the_plain_loops(bool groups, bool drafts) {
   }
   // The loads are such that all of it happens.
   EXPECT_GT(found, 0u);
-  EXPECT_GT(preempted, seeds / 10);
+  EXPECT_GT(preempted, seeds / 20);
   EXPECT_GT(shared, seeds / 2);
   EXPECT_GT(chunked, seeds / 4);
   EXPECT_GT(waited, seeds);

@@ -100,6 +100,24 @@ TEST(PairGroups, R18OneRequestAlone) {
   });
 }
 
+// Rooms are drawn for each request: eight users at a time have their prompts in different groups, but for those
+// who draw the same one, and seldom wait for more than another.
+TEST(PairGroups, R18PromptsGoToAllGroups) {
+  const Study study = r1();
+  ServiceQuestion q = question(study, kTensor);
+  q.rate = 0;
+  q.users = 8;
+  q.requests = 400;
+  q.output = 2;
+  q.prefill = PrefillQuestion{possible_plan(study, kGroups), 1, {}, 0};
+  const auto served = [&] { return serve_requests(study, q, [](std::uint64_t, std::uint64_t) {}); };
+  const double eight = served().load.pair->prompt.mean;
+  q.users = 1;
+  const double one = served().load.pair->prompt.mean;
+  EXPECT_GT(eight, one);
+  EXPECT_LT(eight, 4 * one) << "eight behind one another would be";
+}
+
 // Links are those of a group's GPUs: eight hand-offs at once to eight groups take no longer than one, from a
 // server whose eight GPUs each send a part.
 TEST(PairGroups, R18LinksAreOfGroups) {
