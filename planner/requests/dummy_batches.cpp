@@ -10,6 +10,16 @@ bool PlayedEngine::unfinished() const {
                      [](const Group& g) { return g.scheduler->running() + g.scheduler->waiting() > 0; });
 }
 
+bool PlayedEngine::circles() const {
+  bool any = false;
+  for (const Group& g : groups_) {
+    const bool circles = g.scheduler->circles();
+    if (!circles && g.scheduler->running() > 0) return false;
+    any = any || circles;
+  }
+  return any;
+}
+
 // [R19] Whether the replica goes on.
 bool PlayedEngine::decide_or_dummy() {
   if (wave_ % rule_.wave == 0 && !unfinished()) {

@@ -247,8 +247,21 @@ void PairPlay::prefilled(std::size_t i, const AnsweredRequest& a) {
 
 void PairPlay::begin(PairPool& pool, std::size_t i) {
   pool.engines[i]->begin();
+  notice_circles(*pool.engines[i]);
   went_on(pool, i);
   pool.look(i);
+}
+
+// Engines that compute the same for ever have no end: where no other one begins, and nothing is to come from
+// outside, nobody will ever be answered. An engine between two of its circles may begin as if it went on, but
+// not so often.
+void PairPlay::notice_circles(const PlayedEngine& engine) {
+  constexpr std::uint64_t kOften = 1000;
+  const bool to_come = more_ || !between_.empty() || next_failure().value != kNoPairEvent ||
+                       links_.next().value != kNoPairEvent ||
+                       std::min(prefill_.arrivals.time(), decode_.arrivals.time()).value != kNoPairEvent;
+  circling_ = engine.circles() && !to_come ? circling_ + 1 : 0;
+  if (circling_ > kOften) stands_still();
 }
 
 void PairPlay::touch(PairPool& pool, std::size_t i, Seconds at) {
@@ -328,9 +341,15 @@ void PairPlay::stands_still() const {
   const Stand s = stand();
   throw PairStops({Diagnostic{
       {},
-      fmt::format("{} of {} requests are never answered: in a replica that decodes one that lost its KV {} "
-                  "waits in front of those that have {}, and the scheduler's own rules go past neither",
-                  out_.sent - done_ - refused_ - homeless_.size(), out_.sent, s.holds, s.others),
+      fmt::format(
+          "{} of {} requests are never answered: {}", out_.sent - done_ - refused_ - homeless_.size(),
+          out_.sent,
+          circling_ > 0
+              ? "one computes the same part of its prompt again and again, as there are no blocks for its "
+                "drafts, and those that hold the rest wait for it"
+              : fmt::format("in a replica that decodes one that lost its KV {} waits in front of those that "
+                            "have {}, and the scheduler's own rules go past neither",
+                            s.holds, s.others)),
       {fmt::format("an engine may stand still so, too: give the replicas that decode more {}, or fewer "
                    "requests at once (planner/requests/README.md {})",
                    s.holds, s.rules)}}});

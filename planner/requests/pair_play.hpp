@@ -198,6 +198,7 @@ class PairPlay {
   void end_transfer();
   void handed_over(PairWayId id, Seconds at);
   void leave(std::size_t i, const AnsweredRequest& a);
+  void notice_circles(const PlayedEngine& engine);
   [[noreturn]] void stands_still() const;
   void finish();
   // pair_failures.cpp
@@ -219,6 +220,7 @@ class PairPlay {
   std::vector<std::pair<PairWayId, std::uint32_t>> reading_;
   std::vector<std::pair<Seconds, double>> waits_;
   std::uint64_t requests_ = 0, done_ = 0, refused_ = 0, ordered_ = 0, attempts_ = 0;
+  std::uint64_t circling_ = 0;  // engines that have begun, one after another, and only computed what they had
 };
 
 /// [R12] Where the pool that decodes reads, pair_reads.cpp; [R14] where the one that prefills sends,

@@ -213,7 +213,8 @@ std::uint64_t PlayedEngine::steps_alike() const {
   std::uint64_t out = Scheduler::kEndless;
   for (const Group& g : groups_) {
     const Scheduler& s = *g.scheduler;
-    if (idle(s)) continue;
+    // One without requests may have rows in vain in a step that was decided before.
+    if (idle(s) && s.decided() == 0) continue;
     out = std::min(out, s.decided() == steps_.size() ? s.steps_alike() : 1);
   }
   if (const std::uint64_t wave = rule_.wave; wave > 0 && !unfinished())

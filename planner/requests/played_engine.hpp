@@ -81,6 +81,8 @@ class PlayedEngine {
   /// when somebody comes.
   bool asleep() const { return asleep_; }
   void wake(Seconds now);
+  /// Some group computes the same for ever (Scheduler::circles()), and none anything else.
+  bool circles() const;
   /// When steps were last decided: reads that began then began there.
   Seconds decided_at() const { return decided_at_; }
   /// Requests that have not begun.

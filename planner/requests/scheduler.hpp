@@ -145,6 +145,9 @@ class Scheduler {
   virtual void lose_room(std::uint64_t /*number*/) {
     SL_CHECK(false, "only engines that send prompts wait for room");
   }
+  /// [R16] Of an engine of a pair: its requests lost all of their blocks, as they had before, and nothing has
+  /// changed meanwhile: they compute the same again, until something comes from outside.
+  virtual bool circles() const { return false; }
   /// Whether there is something that a hand-off will give back: then an engine may have nothing to do.
   virtual bool waits_for_transfers() const { return false; }
 

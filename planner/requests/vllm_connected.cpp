@@ -1,85 +1,132 @@
-// What NixlConnector adds to vLLM's scheduler [R12].
+#include "planner/requests/vllm_connected.hpp"
+
+#include <string>
 #include <utility>
 
-#include "planner/requests/vllm_scheduler.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
 
-void VllmScheduler::take_reads(std::vector<Read>& out) {
+void require_start(const VllmKnobs& knobs) {
+  SL_CHECK(knobs.block_size > 0 && knobs.max_num_batched_tokens > 0 && knobs.max_num_seqs > 0,
+           "a step has room for a token of a request");
+  SL_CHECK(knobs.watermark >= 0 && knobs.watermark < 1, "a watermark is a part");
+  const std::uint32_t needed = knobs.blocks_of(knobs.max_model_len);
+  if (needed > knobs.num_gpu_blocks) {
+    throw UserError("max_model_len " + std::to_string(knobs.max_model_len) + " needs " +
+                    std::to_string(needed) + " blocks of " + std::to_string(knobs.block_size) +
+                    " tokens, the KV cache has " + std::to_string(knobs.num_gpu_blocks));
+  }
+  if (!knobs.enable_chunked_prefill && knobs.max_num_batched_tokens < knobs.max_model_len) {
+    throw UserError("without chunked prefill max_num_batched_tokens " +
+                    std::to_string(knobs.max_num_batched_tokens) + " must be at least max_model_len " +
+                    std::to_string(knobs.max_model_len));
+  }
+}
+
+bool VllmKnobs::accept(const TraceRequest& request, std::uint32_t text_block, RunPool& pool,
+                       Scheduler::Request& of, RunPool::Share& share) const {
+  SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
+  SL_CHECK(text_block > 0 && text_block % block_size == 0, "blocks of text are whole blocks");
+  if (request.input >= max_model_len) return false;
+  of.prompt = static_cast<std::uint32_t>(request.input);
+  of.answer =
+      static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, max_model_len - request.input));
+  if (enable_prefix_caching)
+    share.text = pool.add_text({request.blocks, text_block, block_size, of.prompt, of.number});
+  return true;
+}
+
+VllmConnected::VllmConnected(const VllmKnobs& knobs, PairRole role)
+    : knobs_(knobs), role_(role), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching) {
+  require_start(knobs);
+}
+
+bool VllmConnected::come(const TraceRequest& request, std::uint32_t text_block, VllmRequest& r) {
+  r.number = added_;
+  if (!knobs_.accept(request, text_block, pool_, r, r.share)) return false;
+  ++added_;
+  r.remote = role_ == PairRole::decodes && !request.local_prefill;
+  return true;
+}
+
+void VllmConnected::take_reads(std::vector<Read>& out) {
   out.insert(out.end(), reads_.begin(), reads_.end());
   reads_.clear();
 }
 
-void VllmScheduler::take_failed(std::vector<Failed>& out) {
+void VllmConnected::take_failed(std::vector<Failed>& out) {
   out.insert(out.end(), failed_.begin(), failed_.end());
   failed_.clear();
 }
 
-bool VllmScheduler::schedule() {
-  SL_CHECK(count_ < depth(), "few enough steps are decided");
-  if (decide()) return true;
-  // An engine without a step to compute asks its connector at once.
-  if (count_ > 0 || told_.empty()) return false;
+bool VllmConnected::read_fails(Id id) {
+  held(id).fails = true;
+  told_.push_back(id);
+  return knobs_.recompute_failed_loads;
+}
+
+bool VllmConnected::schedule() {
+  SL_CHECK(decided() < depth(), "few enough steps are decided");
+  if (decide(false)) return true;
+  // An engine of a pair without a step to compute asks its connector at once, and looks again: who lost all
+  // of its blocks, those for drafts among them, may begin anew without these.
+  if (role_ == PairRole::none || decided() > 0 || (told_.empty() && kept_)) return false;
   notice(told_, true);
-  return decide();
+  return decide(false);
 }
 
 // [R19] Whether there is something in the step or not, it carries what its worker says at its end.
-void VllmScheduler::schedule_or_dummy() {
-  SL_CHECK(count_ < depth(), "few enough steps are decided");
+void VllmConnected::schedule_or_dummy() {
+  SL_CHECK(decided() < depth(), "few enough steps are decided");
   decide(true);
 }
 
-// All blocks of the prompt before its first byte comes: nobody is read for who has no room.
-bool VllmScheduler::read(Id id, const RunPool::Found& found) {
-  Request& r = requests_[id];
-  if (std::uint64_t{blocks_of(r.prompt)} - found.blocks + found.idle + watermark() > pool_.available())
-    return false;
+// All blocks of the prompt before its first byte comes: nobody is read for who has no room. With drafts, too:
+// there is no room for those before a request has computed something (`effective_lookahead_tokens`).
+bool VllmConnected::begin_read(Id id, const RunPool::Found& found) {
+  VllmRequest& r = held(id);
+  const std::uint32_t needed = knobs_.blocks_of(r.prompt);
+  if (std::uint64_t{needed} - found.blocks + found.idle + watermark() > pool_.available()) return false;
   pool_.hold_found(r.share);
   r.computed = r.found = found.blocks * knobs_.block_size;
-  r.began = true;
+  r.began = r.reading = true;
   r.remote = false;
-  const bool fits = grow(r, r.prompt);
+  const bool fits = pool_.grow(r.share, needed);
   SL_CHECK(fits, "what fits is taken");
-  r.state = Request::State::reading;
   ++reading_;
   reads_.push_back({id, r.number, r.prompt - r.computed});
   return true;
 }
 
-// [R15] Nothing was read: what was found here is valid, and the rest is computed in the blocks that are held.
-bool VllmScheduler::go_on_alone(Step& step, Id id, std::uint32_t& budget) {
-  Request& r = requests_[id];
-  const std::uint32_t tokens = knobs_.part_of(r.prompt - r.computed);
-  if (!knobs_.enable_chunked_prefill && tokens > budget) return false;
-  if (watermark() > pool_.available()) return false;
+std::uint32_t VllmConnected::go_on(VllmRequest& r, std::uint32_t lookahead, std::uint32_t budget) {
+  std::uint32_t tokens = 1;
+  if (r.fails) {  // [R15] what was found here is valid, and the rest is computed in the blocks that are held
+    tokens = knobs_.part_of(r.prompt - r.computed);
+    if (!knobs_.enable_chunked_prefill && tokens > budget) return 0;
+    tokens = std::min(tokens, budget);
+  } else {  // the last token of the prompt is computed here: its logits are asked for
+    r.computed = r.prompt - 1;
+    if (knobs_.enable_prefix_caching) pool_.fill(r.share, r.computed / knobs_.block_size);
+  }
+  const std::uint64_t room = std::uint64_t{r.computed} + tokens + (r.computed > 0 ? lookahead : 0);
+  const std::uint32_t needed = knobs_.blocks_of(std::min<std::uint64_t>(room, knobs_.max_model_len));
+  const std::uint32_t more = needed > r.share.blocks ? needed - r.share.blocks : 0;
+  if (std::uint64_t{more} + watermark() > pool_.available()) return 0;
+  if (more > 0) pool_.grow(r.share, needed);
+  r.reading = false;
   --reading_;
-  run(step, id, std::min(tokens, budget), budget);
-  return true;
+  return tokens;
 }
 
-// The last token of the prompt is computed here: its logits are asked for.
-bool VllmScheduler::go_on_after_read(Step& step, Id id, std::uint32_t& budget) {
-  Request& r = requests_[id];
-  if (r.fails) return go_on_alone(step, id, budget);
-  r.computed = r.prompt - 1;
-  fill(r);
-  if (watermark() > pool_.available()) return false;
-  --reading_;
-  run(step, id, 1, budget);
-  return true;
-}
-
-// What a worker says: who has read, or was.
-void VllmScheduler::notice(std::vector<std::uint64_t>& told, bool at_once) {
+void VllmConnected::notice(Told& told, bool at_once) {
   for (const std::uint64_t it : told) {
     if (role_ == PairRole::decodes) {
       const Id id = static_cast<Id>(it);
-      if (requests_[id].fails)
+      if (held(id).fails)
         fail(id, at_once);
       else
-        requests_[id].read = true;
+        held(id).read = true;
       continue;
     }
     const auto kept = kept_blocks_.find(it);
@@ -92,8 +139,8 @@ void VllmScheduler::notice(std::vector<std::uint64_t>& told, bool at_once) {
 }
 
 // [R15] It ends with an error, or is computed here: anew where nothing was found.
-void VllmScheduler::fail(Id id, bool at_once) {
-  Request& r = requests_[id];
+void VllmConnected::fail(Id id, bool at_once) {
+  VllmRequest& r = held(id);
   if (knobs_.recompute_failed_loads && r.found > 0) {
     r.read = true;
     return;
@@ -101,17 +148,24 @@ void VllmScheduler::fail(Id id, bool at_once) {
   pool_.release(r.share);
   --reading_;
   if (knobs_.recompute_failed_loads) {
-    r.state = Request::State::waiting;
-    r.fails = r.began = false;
+    r.reading = r.fails = r.began = false;
     return;
   }
   failed_.push_back({r.number, at_once});
   if (knobs_.enable_prefix_caching) pool_.drop_text(r.share.text);
-  std::erase(waiting_, id);
-  requests_.forget(id);
+  drop(id);
 }
 
-void VllmScheduler::keep(Request& r) {
+void VllmConnected::let_go(VllmRequest& r) {
+  if (role_ == PairRole::prefills) {
+    keep(r);
+    return;
+  }
+  pool_.release(r.share);
+  if (knobs_.enable_prefix_caching) pool_.drop_text(r.share.text);
+}
+
+void VllmConnected::keep(VllmRequest& r) {
   // Then the engine of the other pool stops at an assertion (update_state_after_alloc).
   if (r.share.blocks == 0)
     throw PairStops(

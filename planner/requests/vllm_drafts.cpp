@@ -7,18 +7,16 @@
 
 namespace shardline {
 
-VllmDraftScheduler::VllmDraftScheduler(const VllmKnobs& knobs, DraftLaw law)
-    : knobs_(knobs), law_(std::move(law)), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching) {
+VllmDraftScheduler::VllmDraftScheduler(const VllmKnobs& knobs, PairRole role, DraftLaw law)
+    : VllmConnected(knobs, role), law_(std::move(law)) {
   SL_CHECK(law_.drafts() > 0, "a scheduler of drafts has some");
-  require_start(knobs);
 }
 
 std::optional<Scheduler::Id> VllmDraftScheduler::add(const TraceRequest& request, std::uint32_t text_block) {
   Request r;
-  r.number = added_;
-  if (!knobs_.accept(request, text_block, pool_, r, r.share)) return std::nullopt;
-  ++added_;
+  if (!come(request, text_block, r)) return std::nullopt;
   r.stream = request.number;
+  ++changes_;
   const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;
@@ -48,7 +46,8 @@ bool VllmDraftScheduler::surely_ends(const Request& r) const {
 void VllmDraftScheduler::count(Step& step, Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
   const std::uint32_t whole = r.known() + r.promised;
-  const bool decodes = r.computed + 1 == whole && r.generated + r.promised > 0;
+  // A step of the last token alone is one of decoding, whoever computed the rest of a prompt.
+  const bool decodes = r.computed + 1 == whole && (r.generated + r.promised > 0 || r.read);
   Part part{id, false, decodes, false, 0, decodes ? r.computed : 0};
   if (!decodes) step.batch.prompts.push_back({tokens, r.computed});
   r.computed += tokens;
@@ -94,6 +93,7 @@ bool VllmDraftScheduler::schedule_running(Step& step, std::uint32_t& budget) {
       if (last == id) break;
       fits = grow(r, room);
     }
+    if (!fits && running_.empty()) lost_alone(r);
     if (!fits) break;
     budget -= tokens;
     count(step, id, tokens);
@@ -101,31 +101,43 @@ bool VllmDraftScheduler::schedule_running(Step& step, std::uint32_t& budget) {
   return kept;
 }
 
+// Whoever begins needs no blocks for drafts, and whoever goes on does: alone it loses all where others hold
+// the rest, of caches that they have read or that are to be read, and begins again.
+void VllmDraftScheduler::lost_alone(const Request& r) {
+  if (lost_ == r.number && lost_at_ == changes_) circles_at_ = changes_;
+  lost_ = r.number;
+  lost_at_ = changes_;
+}
+
 bool VllmDraftScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   Request& r = requests_[id];
   // The last token is computed in any case: its logits are asked for.
   RunPool::Found found = pool_.find(r.share, (r.known() - 1) / knobs_.block_size);
   if (found.blocks > 0) found = pool_.find(r.share, found.blocks - 1);
+  if (r.remote) return begin_read(id, found);
   const std::uint32_t cached = found.blocks * knobs_.block_size;
   const std::uint32_t part = knobs_.part_of(r.known() - cached);
   if (!knobs_.enable_chunked_prefill && part > budget) return false;
   const std::uint32_t tokens = std::min(part, budget);
   const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? r.known() : cached + tokens;
-  const std::uint32_t kept =
-      running_.empty() ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
   // Blocks that are found and idle are in the free queue, too. Who begins has no room for drafts yet.
-  if (std::uint64_t{knobs_.blocks_of(asked)} - found.blocks + found.idle + kept > pool_.available())
+  if (std::uint64_t{knobs_.blocks_of(asked)} - found.blocks + found.idle + watermark() > pool_.available())
     return false;
   pool_.hold_found(r.share);
   r.computed = cached;
   if (!r.began) r.found = cached;
-  r.began = r.running = true;
+  r.began = true;
   const bool fits = grow(r, cached + tokens);
   SL_CHECK(fits, "what fits as a whole fits in parts");
+  run(step, id, tokens, budget);
+  return true;
+}
+
+void VllmDraftScheduler::run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget) {
+  requests_[id].running = true;
   running_.push_back(id);
   budget -= tokens;
   count(step, id, tokens);
-  return true;
 }
 
 void VllmDraftScheduler::recount(Step& step) {
@@ -139,21 +151,29 @@ void VllmDraftScheduler::recount(Step& step) {
   }
 }
 
-bool VllmDraftScheduler::schedule() {
-  SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
+bool VllmDraftScheduler::decide(bool dummy) {
   Step& now = steps_.emplace_back();
+  now.told.swap(told_);
   std::uint32_t budget = knobs_.max_num_batched_tokens;
-  const bool kept = schedule_running(now, budget);
-  while (kept && !waiting_.empty() && budget > 0 && running_.size() < knobs_.max_num_seqs) {
-    if (!admit(now, waiting_.front(), budget)) break;
-    waiting_.pop_front();
-  }
-  if (now.parts.empty()) {
+  kept_ = schedule_running(now, budget);
+  admit_waiting(
+      budget, law_.drafts(), [&](Id id) { return admit(now, id, budget); },
+      [&](Id id, std::uint32_t tokens) { run(now, id, tokens, budget); });
+  if (now.parts.empty() && !dummy) {
+    told_.swap(now.told);
     steps_.pop_back();
     return false;
   }
   recount(now);
   return true;
+}
+
+// Dummy batches: who waits has not begun, and nothing changes for it until something is told.
+std::uint64_t VllmDraftScheduler::steps_alike() const {
+  if (steps_.size() < depth() || !kept_ || !running_.empty() || !told_.empty()) return 1;
+  const bool nothing = std::all_of(steps_.begin(), steps_.end(),
+                                   [](const Step& s) { return s.parts.empty() && s.told.empty(); });
+  return nothing ? kEndless : 1;
 }
 
 const StepBatch& VllmDraftScheduler::front() const {
@@ -180,17 +200,21 @@ void VllmDraftScheduler::end(const Part& part) {
   // Without async scheduling blocks are full when the next step is decided, and not looked at here.
   if (r.running && knobs_.async_scheduling) fill(r, r.known() - 1);
   ended_.push_back(part.id);
+  ++changes_;
   if (last) leave(part.id);
 }
 
 Scheduler::Ended VllmDraftScheduler::finish_steps(std::uint64_t steps) {
-  SL_CHECK(steps == 1 && !steps_.empty(), "a step that ends was decided");
-  const Step ended = std::move(steps_.front());
+  SL_CHECK(!steps_.empty(), "a step that ends was decided");
+  SL_CHECK(steps == 1 || steps_.front().parts.empty(), "steps that are alike are dummy batches");
+  Step ended = std::move(steps_.front());
   steps_.pop_front();
   ended_.clear();
   for (const Part& p : ended.parts)
     if (p.token && !p.gone) end(p);
   if (!steps_.empty()) recount(steps_.front());
+  changes_ += ended.told.size();
+  notice(ended.told, false);
   return {ended_};
 }
 
@@ -202,8 +226,12 @@ void VllmDraftScheduler::leave(Id id) {
   else
     std::erase(waiting_, id);
   r.done = true;
-  pool_.release(r.share);
-  if (knobs_.enable_prefix_caching) pool_.drop_text(r.share.text);
+  let_go(r);
+}
+
+void VllmDraftScheduler::drop(Id id) {
+  std::erase(waiting_, id);
+  requests_.forget(id);
 }
 
 }  // namespace shardline

@@ -8,9 +8,7 @@
 
 #include "planner/requests/draft_law.hpp"
 #include "planner/requests/request_slots.hpp"
-#include "planner/requests/run_pool.hpp"
-#include "planner/requests/scheduler.hpp"
-#include "planner/requests/vllm_scheduler.hpp"
+#include "planner/requests/vllm_connected.hpp"
 
 namespace shardline {
 
@@ -23,48 +21,44 @@ namespace shardline {
 /// the end of the context count so, and whoever is then found to be answered already is a row in vain. Only
 /// who lacks a single token is in no further step.
 ///
-/// Each step is played, and each request looked at in it: none is known to be like the one before.
+/// Each step is played, and each request looked at in it: none is known to be like the one before, but dummy
+/// batches are.
+///
+/// In pairs of pools, whose servers both have the module: blocks for drafts are taken with the first step
+/// after the read, which has none yet, and a request that then finds no room for them waits with its blocks.
 ///
 /// Rules: vllm-project/vllm, vllm/v1/core/sched/scheduler.py, `schedule` and `update_from_output` at
 /// 00024d314514 (num_tokens_with_spec, num_output_placeholders, num_lookahead_tokens,
 /// effective_lookahead_tokens); sched/async_scheduler.py at 7ab8a61c8012; kv_cache_manager.py,
 /// `allocate_slots` at 003df2961dd8; single_type_kv_cache_manager.py, `find_longest_cache_hit` at
 /// 002f34915134 (use_eagle); config/speculative.py, `use_eagle` (of modules too).
-class VllmDraftScheduler : public Scheduler {
+class VllmDraftScheduler : public VllmConnected {
  public:
   /// With at least one draft (checked). Throws as VllmScheduler does.
-  VllmDraftScheduler(const VllmKnobs& knobs, DraftLaw law);
+  VllmDraftScheduler(const VllmKnobs& knobs, DraftLaw law) : VllmDraftScheduler(knobs, PairRole::none, law) {}
+  VllmDraftScheduler(const VllmKnobs& knobs, PairRole role, DraftLaw law);
 
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
   void forget(Id id) override;
 
-  std::size_t depth() const override { return knobs_.async_scheduling ? 2 : 1; }
   std::size_t decided() const override { return steps_.size(); }
-  bool schedule() override;
   const StepBatch& front() const override;
-  std::uint64_t steps_alike() const override { return 1; }
+  std::uint64_t steps_alike() const override;
   Ended finish_steps(std::uint64_t steps = 1) override;
 
   const Scheduler::Request& request(Id id) const override { return requests_[id]; }
   std::size_t running() const override { return running_.size(); }
-  std::size_t waiting() const override { return waiting_.size(); }
-  std::uint64_t preemptions() const override { return preemptions_; }
-  double kv_held() const override {
-    return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
-  }
-  const RunPool& pool() const { return pool_; }
+  bool circles() const override { return circles_at_ == changes_; }
 
  private:
-  struct Request : Scheduler::Request {
-    bool running = false, began = false;
+  // `generated` is of tokens that are known, `computed` if all that is decided is accepted.
+  struct Request : VllmRequest {
+    bool running = false;
     std::uint64_t stream = 0;       // TraceRequest::number
     std::uint32_t verified = 0;     // steps with drafts of it that have ended
-    std::uint32_t generated = 0;    // tokens of the answer that are known
-    std::uint32_t promised = 0;     // beyond them, of steps that have not ended, all drafts accepted
-    std::uint32_t computed = 0;     // tokens, if all that is decided is accepted
+    std::uint32_t promised = 0;     // tokens of steps that have not ended, all drafts accepted
     std::uint32_t next_drafts = 0;  // that its next step verifies
     std::uint32_t part = 0;         // of the step decided last that it was in
-    RunPool::Share share;
     std::uint32_t known() const { return prompt + generated; }
   };
   // Of a step that is decided and has not ended.
@@ -79,27 +73,32 @@ class VllmDraftScheduler : public Scheduler {
   struct Step {
     StepBatch batch;
     std::vector<Part> parts;
+    Told told;
   };
 
   bool grow(Request& r, std::uint64_t tokens);
   void fill(Request& r, std::uint32_t tokens);
   bool surely_ends(const Request& r) const;
   bool schedule_running(Step& step, std::uint32_t& budget);
+  void lost_alone(const Request& r);
   bool admit(Step& step, Id id, std::uint32_t& budget);
+  void run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget);
   void preempt(Id id);
   void count(Step& step, Id id, std::uint32_t tokens);
   void end(const Part& part);
   void leave(Id id);
   static void recount(Step& step);
+  VllmRequest& held(Id id) override { return requests_[id]; }
+  void drop(Id id) override;
+  bool decide(bool dummy) override;
 
-  VllmKnobs knobs_;
   DraftLaw law_;
-  RunPool pool_;
   RequestSlots<Request> requests_;
   std::vector<Id> running_, ended_;
-  std::deque<Id> waiting_;
   std::deque<Step> steps_;  // decided, not ended
-  std::uint64_t preemptions_ = 0, added_ = 0;
+  // Changes: who came, tokens, transfers. After how many of them the last one lost its blocks, alone, and by
+  // number who; and when that had happened to it before.
+  std::uint64_t changes_ = 1, lost_ = 0, lost_at_ = 0, circles_at_ = 0;
 };
 
 }  // namespace shardline

@@ -1,57 +1,17 @@
 #include "planner/requests/vllm_scheduler.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <string>
 
 #include "sim/base/error.hpp"
 
 namespace shardline {
 
-void require_start(const VllmKnobs& knobs) {
-  SL_CHECK(knobs.block_size > 0 && knobs.max_num_batched_tokens > 0 && knobs.max_num_seqs > 0,
-           "a step has room for a token of a request");
-  SL_CHECK(knobs.watermark >= 0 && knobs.watermark < 1, "a watermark is a part");
-  const std::uint32_t needed = knobs.blocks_of(knobs.max_model_len);
-  if (needed > knobs.num_gpu_blocks) {
-    throw UserError("max_model_len " + std::to_string(knobs.max_model_len) + " needs " +
-                    std::to_string(needed) + " blocks of " + std::to_string(knobs.block_size) +
-                    " tokens, the KV cache has " + std::to_string(knobs.num_gpu_blocks));
-  }
-  if (!knobs.enable_chunked_prefill && knobs.max_num_batched_tokens < knobs.max_model_len) {
-    throw UserError("without chunked prefill max_num_batched_tokens " +
-                    std::to_string(knobs.max_num_batched_tokens) + " must be at least max_model_len " +
-                    std::to_string(knobs.max_model_len));
-  }
-}
-
-bool VllmKnobs::accept(const TraceRequest& request, std::uint32_t text_block, RunPool& pool,
-                       Scheduler::Request& of, RunPool::Share& share) const {
-  SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
-  SL_CHECK(text_block > 0 && text_block % block_size == 0, "blocks of text are whole blocks");
-  if (request.input >= max_model_len) return false;
-  of.prompt = static_cast<std::uint32_t>(request.input);
-  of.answer =
-      static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, max_model_len - request.input));
-  if (enable_prefix_caching)
-    share.text = pool.add_text({request.blocks, text_block, block_size, of.prompt, of.number});
-  return true;
-}
-
 VllmScheduler::VllmScheduler(const VllmKnobs& knobs, PairRole role)
-    : knobs_(knobs),
-      role_(role),
-      pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching),
-      steady_(knobs.block_size) {
-  require_start(knobs);
-}
+    : VllmConnected(knobs, role), steady_(knobs.block_size) {}
 
 std::optional<VllmScheduler::Id> VllmScheduler::add(const TraceRequest& request, std::uint32_t text_block) {
   Request r;
-  r.number = added_;
-  if (!knobs_.accept(request, text_block, pool_, r, r.share)) return std::nullopt;
-  ++added_;
-  r.remote = role_ == PairRole::decodes && !request.local_prefill;
+  if (!come(request, text_block, r)) return std::nullopt;
   const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;
@@ -212,7 +172,7 @@ bool VllmScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   // The last token is computed in any case: its logits are asked for.
   const std::uint32_t whole = (r.tokens() - 1) / knobs_.block_size;
   const RunPool::Found found = pool_.find(r.share, whole);
-  if (r.remote) return read(id, found);
+  if (r.remote) return begin_read(id, found);
   const std::uint32_t cached = found.blocks * knobs_.block_size;
   std::uint32_t tokens = knobs_.part_of(r.tokens() - cached);
   if (!knobs_.enable_chunked_prefill && tokens > budget) return false;
@@ -231,10 +191,6 @@ bool VllmScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   return true;
 }
 
-std::uint32_t VllmScheduler::watermark() const {
-  return running_ == 0 ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
-}
-
 void VllmScheduler::run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget) {
   Request& r = requests_[id];
   r.state = Request::State::alone;
@@ -243,22 +199,6 @@ void VllmScheduler::run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& 
   ++running_;
   budget -= tokens;
   count(step, id, tokens);
-}
-
-void VllmScheduler::admit_waiting(Step& step, std::uint32_t& budget) {
-  std::size_t at = 0;  // behind those that read
-  while (kept_ && at < waiting_.size() && budget > 0 && running_ < knobs_.max_num_seqs) {
-    const Id id = waiting_[at];
-    const Request& r = requests_[id];
-    if (r.state == Request::State::reading && !r.read) {
-      ++at;
-      continue;
-    }
-    if (!(r.state == Request::State::reading ? go_on_after_read(step, id, budget) : admit(step, id, budget)))
-      break;
-    if (r.state == Request::State::reading) continue;
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
-  }
 }
 
 VllmScheduler::Step& VllmScheduler::add_step() {
@@ -284,7 +224,9 @@ bool VllmScheduler::decide(bool dummy) {
   budget -= steady_.count();
   decode_steady(now);
   kept_ = schedule_alone(now, budget);
-  admit_waiting(now, budget);
+  admit_waiting(
+      budget, 0, [&](Id id) { return admit(now, id, budget); },
+      [&](Id id, std::uint32_t tokens) { run(now, id, tokens, budget); });
   if (now.batch.empty() && !dummy) {
     unsettled_ = now.before;
     told_.swap(now.told);
@@ -376,12 +318,12 @@ void VllmScheduler::leave(Id id) {
     fill(r);
   }
   r.done = true;
-  if (role_ == PairRole::prefills) {
-    keep(r);
-    return;
-  }
-  pool_.release(r.share);
-  if (knobs_.enable_prefix_caching) pool_.drop_text(r.share.text);
+  let_go(r);
+}
+
+void VllmScheduler::drop(Id id) {
+  std::erase(waiting_, id);
+  requests_.forget(id);
 }
 
 }  // namespace shardline

@@ -8,6 +8,7 @@
 #include "planner/engines/profile.hpp"
 #include "planner/engines/prompt_step.hpp"
 #include "planner/handoff/transfer.hpp"
+#include "planner/requests/vllm_drafts.hpp"
 #include "planner/studies/knob_text.hpp"
 #include "planner/studies/replica_failures.hpp"
 #include "sim/base/argument_names.hpp"
@@ -58,7 +59,7 @@ Case half_of_pair(const Case& c) {
 ReplicaGroups pair_groups(const ServiceKnobs& knobs, const Plan& plan, PairRole role) {
   const auto count = static_cast<std::size_t>(plan.dp);
   if (std::holds_alternative<VllmKnobs>(knobs.of))
-    return {count, GroupRouting::fewest, 0, count > 1 ? VllmScheduler::kWave : 0};
+    return {count, GroupRouting::fewest, 0, count > 1 ? VllmConnected::kWave : 0};
   SL_CHECK(std::holds_alternative<SglangKnobs>(knobs.of), "pairs are of vLLM's servers or of SGLang's");
   return {count, role == PairRole::prefills && count > 1 ? GroupRouting::by_room : GroupRouting::in_turn};
 }
@@ -131,11 +132,6 @@ std::optional<std::string> no_pair(const PairServer& from, const PairServer& to)
     return "pairs of pools are played under the rules of vLLM's connector and of SGLang's disaggregation, "
            "those of TensorRT-LLM are not built yet: " +
            argument_given("engine", "vllm") + " or " + argument_given("engine", "sglang");
-  if ((prefill[kDrafts] > 0 || decode[kDrafts] > 0) && !halves_apart(c))
-    return "drafts of a pair of pools are played under SGLang's rules alone yet: sweep has them on average; "
-           "plans without, " +
-           argument_given("engine", "sglang") + ", or without " + argument_name("prefill") +
-           " one pool that does both";
   if (prefill[kDrafts] != decode[kDrafts])
     return "the caches of modules that draft are handed over, so that both plans say as many drafts";
   if (has_recurrence(c.model))
@@ -215,8 +211,9 @@ std::unique_ptr<Scheduler> PairPools::scheduler(PairRole role, const DraftLaw& l
   const ServiceKnobs& knobs = role == PairRole::prefills ? knobs_ : decode_;
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
     return std::make_unique<SglangScheduler>(*k, role, law);
-  SL_CHECK(law.drafts() == 0, "drafts of vLLM's pairs pass no no_pair()");
-  return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of), role);
+  const auto& vllm = std::get<VllmKnobs>(knobs.of);
+  if (law.drafts() > 0) return std::make_unique<VllmDraftScheduler>(vllm, role, law);
+  return std::make_unique<VllmScheduler>(vllm, role);
 }
 
 PairRun PairPools::play(const Answering& answering, const ClusterLoad& load, std::uint64_t requests,

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "planner/requests/vllm_drafts.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
+#include "tests/planner/requests/draft_laws.hpp"
 #include "tests/planner/requests/plain_pair.hpp"
 #include "tests/planner/requests/played_pair.hpp"
 
@@ -24,10 +27,15 @@ struct PairCase {
   Router to_prefill = Router::round_robin, to_decode = Router::round_robin;
   std::int64_t max_local_prefill = 0;
   std::vector<ReplicaFailure> failures = {};
+  std::optional<DraftLaw> law = std::nullopt;  // of both pools' engines
 };
 
 inline PlayedPair played(const PairCase& c) {
-  return play_case<VllmScheduler>(c, c.to_prefill, c.to_decode, c.max_local_prefill);
+  const auto engine = [&](const VllmKnobs& knobs, PairRole role) -> std::unique_ptr<Scheduler> {
+    if (c.law) return std::make_unique<VllmDraftScheduler>(knobs, role, *c.law);
+    return std::make_unique<VllmScheduler>(knobs, role);
+  };
+  return play_case(c, engine, c.to_prefill, c.to_decode, c.max_local_prefill);
 }
 
 inline PairCase random_pair(std::uint64_t seed) {
@@ -61,6 +69,21 @@ inline PairCase with_groups(PairCase c, std::uint64_t seed, bool stretched = tru
   return c;
 }
 
+// The same with drafts.
+inline PairCase with_drafts(PairCase c, std::uint64_t seed) {
+  RandomStream random(seed, "drafts of pairs");
+  c.law = random_law(random);
+  for (VllmKnobs* k : {&c.prefill, &c.decode}) {
+    k->block_size = 4U << random.below(3);
+    k->num_gpu_blocks = 740 / k->block_size + static_cast<std::uint32_t>(random.below(2000 / k->block_size));
+  }
+  c.decode.block_size = c.prefill.block_size;
+  c.decode.num_gpu_blocks =
+      740 / c.decode.block_size + static_cast<std::uint32_t>(random.below(2000 / c.decode.block_size));
+  for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].number = i;
+  return c;
+}
+
 // Some replicas of either pool die once or more, sometimes all of a pool together.
 inline PairCase failing_case(std::uint64_t seed) {
   PairCase c = random_pair(seed);
@@ -89,7 +112,7 @@ inline PairCase failing_case(std::uint64_t seed) {
 // The slow way.
 inline PlainPair plain(const PairCase& c, const StepTimes& times) {
   return PlainPair(c.prefill, c.decode, c.links, c.senders, c.receivers, c.path, times, c.max_local_prefill,
-                   c.failures, c.prefill_groups.count, c.decode_groups.count);
+                   c.failures, c.prefill_groups.count, c.decode_groups.count, c.law);
 }
 
 // Asks that both ways answer alike, or that the player says so where the slow way leaves somebody without a

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
@@ -18,12 +20,17 @@
 
 namespace shardline {
 
-// schedule(), _update_after_schedule() and update_from_output() of both of its schedulers, one after another;
-// blocks one by one. A step's lengths are those of the texts when it begins.
+// schedule(), _update_after_schedule() and update_from_output() of both of its schedulers, with NixlConnector
+// where it has a role; blocks one by one. A step's lengths are those of the texts when it begins.
 class PlainVllmDrafts : public Scheduler {
  public:
   PlainVllmDrafts(const VllmKnobs& knobs, DraftLaw law)
-      : k_(knobs), law_(std::move(law)), pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching) {}
+      : PlainVllmDrafts(knobs, PairRole::none, std::move(law)) {}
+  PlainVllmDrafts(const VllmKnobs& knobs, PairRole role, DraftLaw law)
+      : k_(knobs),
+        role_(role),
+        law_(std::move(law)),
+        pool_(knobs.num_gpu_blocks, knobs.enable_prefix_caching) {}
 
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override {
     if (request.input >= k_.max_model_len) return std::nullopt;
@@ -46,6 +53,7 @@ class PlainVllmDrafts : public Scheduler {
       all_[id] = r;
     }
     r->id = id;
+    r->do_remote_prefill = role_ == PairRole::decodes && !request.local_prefill;
     waiting_.push_back(r);
     return id;
   }
@@ -64,7 +72,7 @@ class PlainVllmDrafts : public Scheduler {
 
   const StepBatch& front() const override {
     batch_ = {};
-    for (const Scheduled& s : outputs_.front()) {
+    for (const Scheduled& s : outputs_.front().scheduled) {
       if (!s.decodes) {
         batch_.prompts.push_back({s.tokens, s.past});
         continue;
@@ -78,25 +86,34 @@ class PlainVllmDrafts : public Scheduler {
   }
 
   bool schedule() override {
-    std::vector<Scheduled> out;
-    std::uint32_t token_budget = k_.max_num_batched_tokens;
-    if (schedule_running(out, token_budget)) schedule_waiting(out, token_budget);
-    if (out.empty()) return false;
-    // _update_after_schedule
-    for (Scheduled& s : out) {
-      Req& r = *s.request;
-      r.num_computed_tokens += s.tokens;
-      s.chunk = r.num_computed_tokens < r.num_tokens + r.num_output_placeholders;
-      if (s.chunk || !k_.async_scheduling) continue;
-      r.num_output_placeholders += 1 + s.drafts;
-      r.spec_token_ids = law_.drafts();
-    }
-    outputs_.push_back(std::move(out));
-    return true;
+    if (decide()) return true;
+    // An engine's loop goes on at once, where a pair's is not one of several groups.
+    const bool lost = std::exchange(lost_blocks_, false);
+    if (role_ == PairRole::none || !outputs_.empty() || (told_.empty() && !lost)) return false;
+    look_at_once();
+    return decide();
+  }
+  void schedule_or_dummy() override {
+    if (!decide()) outputs_.push_back({{}, std::exchange(told_, {})});
+  }
+  void look_at_once() override { transfers_finished(std::exchange(told_, {}), true); }
+  void take_reads(std::vector<Read>& out) override {
+    for (const Read& r : std::exchange(reads_, {})) out.push_back(r);
+  }
+  void has_read(Id id) override { told_.push_back(id); }
+  void was_read(std::uint64_t number, bool /*at_once*/) override { told_.push_back(number); }
+  bool read_fails(Id id) override {
+    all_[id]->invalid_blocks = true;
+    told_.push_back(id);
+    return k_.recompute_failed_loads;
+  }
+  void take_failed(std::vector<Failed>& out) override {
+    for (const Failed& f : std::exchange(failed_, {})) out.push_back(f);
   }
 
   Ended finish_steps(std::uint64_t /*steps*/ = 1) override {
-    const std::vector<Scheduled> out = std::move(outputs_.front());
+    const Output output = std::move(outputs_.front());
+    const std::vector<Scheduled>& out = output.scheduled;
     outputs_.pop_front();
     ended_.clear();
     std::vector<std::shared_ptr<Req>> stopped;
@@ -121,7 +138,10 @@ class PlainVllmDrafts : public Scheduler {
       }
       ended_.push_back(r.id);
       if (r.seen.done) {
-        pool_.release(r.blocks);
+        if (role_ == PairRole::prefills)
+          sending_[r.seen.number] = r.blocks;  // request_finished
+        else
+          pool_.release(r.blocks);
         r.blocks.clear();
         stopped.push_back(s.request);
       }
@@ -135,6 +155,7 @@ class PlainVllmDrafts : public Scheduler {
       for (const Scheduled& s : out)
         if (!s.request->seen.done) s.request->spec_token_ids = s.chunk ? 0 : law_.drafts();
     }
+    transfers_finished(output.told, false);
     return {ended_};
   }
 
@@ -143,6 +164,8 @@ class PlainVllmDrafts : public Scheduler {
     Scheduler::Request seen;
     Id id = 0;
     bool runs = false, began = false;
+    // WAITING_FOR_REMOTE_KVS, in finished_recving_kv_req_ids, whether anything came.
+    bool do_remote_prefill = false, remote_kvs = false, finished_recving = false, invalid_blocks = false;
     std::uint32_t num_tokens = 0, num_computed_tokens = 0, num_output_placeholders = 0, spec_token_ids = 0;
     std::uint32_t text = 0, draws = 0, text_block = 0;
     std::size_t cached_blocks = 0;
@@ -156,6 +179,53 @@ class PlainVllmDrafts : public Scheduler {
     std::uint32_t tokens = 0, past = 0, drafts = 0;
     bool decodes = false, chunk = false;
   };
+  struct Output {
+    std::vector<Scheduled> scheduled;
+    std::vector<std::uint64_t> told;  // what the worker says of transfers at its end
+  };
+
+  bool decide() {
+    std::vector<Scheduled> out;
+    std::uint32_t token_budget = k_.max_num_batched_tokens;
+    lost_blocks_ = !schedule_running(out, token_budget);
+    if (!lost_blocks_) schedule_waiting(out, token_budget);
+    if (out.empty()) return false;
+    // _update_after_schedule
+    for (Scheduled& s : out) {
+      Req& r = *s.request;
+      r.num_computed_tokens += s.tokens;
+      s.chunk = r.num_computed_tokens < r.num_tokens + r.num_output_placeholders;
+      if (s.chunk || !k_.async_scheduling) continue;
+      r.num_output_placeholders += 1 + s.drafts;
+      r.spec_token_ids = law_.drafts();
+    }
+    outputs_.push_back({std::move(out), std::exchange(told_, {})});
+    return true;
+  }
+
+  // _update_from_kv_xfer_finished, and of reads that failed (`kv_load_failure_policy`).
+  void transfers_finished(const std::vector<std::uint64_t>& told, bool at_once) {
+    for (const std::uint64_t it : told) {
+      if (role_ == PairRole::prefills) {
+        pool_.release(sending_.at(it));
+        sending_.erase(it);
+        continue;
+      }
+      const auto r = all_[it];
+      if (!r->invalid_blocks || (k_.recompute_failed_loads && r->seen.found > 0)) {
+        r->finished_recving = true;
+        continue;
+      }
+      pool_.release(r->blocks);
+      r->blocks.clear();
+      r->cached_blocks = 0;
+      r->remote_kvs = r->invalid_blocks = r->began = false;
+      if (k_.recompute_failed_loads) continue;
+      failed_.push_back({r->seen.number, at_once});
+      std::erase(waiting_, r);
+      unused_.push_back(r->id);
+    }
+  }
 
   // Whether nobody was preempted.
   bool schedule_running(std::vector<Scheduled>& out, std::uint32_t& token_budget) {
@@ -203,33 +273,69 @@ class PlainVllmDrafts : public Scheduler {
     return true;
   }
   void schedule_waiting(std::vector<Scheduled>& out, std::uint32_t& token_budget) {
-    while (!waiting_.empty() && token_budget > 0 && running_.size() < k_.max_num_seqs) {
-      const auto r = waiting_.front();
-      std::vector<KvBlock> hits = computed_blocks(*r);
-      const auto computed = static_cast<std::uint32_t>(hits.size()) * k_.block_size;
-      std::uint32_t num_new = r->num_tokens - computed;
+    for (const auto& r : std::vector<std::shared_ptr<Req>>(waiting_.begin(), waiting_.end())) {
+      if (token_budget == 0 || running_.size() == k_.max_num_seqs) break;
+      if (r->remote_kvs && !r->finished_recving) continue;
+      if (r->remote_kvs) update_waiting_for_remote_kv(*r);
+      const std::uint32_t was_computed = r->num_computed_tokens;
+      std::vector<KvBlock> hits;
+      if (was_computed == 0) hits = computed_blocks(*r);
+      const std::uint32_t computed = was_computed + static_cast<std::uint32_t>(hits.size()) * k_.block_size;
+      // get_num_new_matched_tokens
+      const std::uint32_t external = r->do_remote_prefill ? r->seen.prompt - computed : 0;
+      std::uint32_t num_new = external > 0 ? 0 : r->num_tokens - computed;
       if (k_.long_prefill_token_threshold > 0) num_new = std::min(num_new, k_.long_prefill_token_threshold);
       if (!k_.enable_chunked_prefill && num_new > token_budget) break;
       num_new = std::min(num_new, token_budget);
+      // effective_lookahead_tokens
+      const std::uint32_t lookahead = was_computed == 0 ? 0 : law_.drafts();
+      const std::uint32_t slots = std::min(computed + external + num_new + lookahead, k_.max_model_len);
+      const std::size_t has = r->blocks.size() + hits.size();
+      const auto more = [&](std::uint32_t tokens) {
+        return std::max<std::size_t>(blocks(tokens), has) - has;
+      };
       const std::uint32_t kept =
           running_.empty() ? 0 : static_cast<std::uint32_t>(k_.watermark * pool_.size());
       const std::uint32_t held = pool_.idle(hits) + kept;
-      if (k_.scheduler_reserve_full_isl && blocks(r->num_tokens) - hits.size() + held > pool_.available())
-        break;
-      if (blocks(computed + num_new) - hits.size() + held > pool_.available()) break;
+      if (k_.scheduler_reserve_full_isl && more(r->num_tokens) + held > pool_.available()) break;
+      if (more(slots) + held > pool_.available()) break;
       pool_.hold(hits);
-      r->cached_blocks = hits.size();
-      r->blocks = std::move(hits);
+      if (was_computed == 0 && has == hits.size()) {
+        r->cached_blocks = hits.size();
+        r->blocks = std::move(hits);
+        if (!r->began) r->seen.found = computed;
+      }
+      r->began = true;
       r->num_computed_tokens = computed;
-      if (!r->began) r->seen.found = computed;
-      r->began = r->runs = true;
-      const bool fits = allocate(*r, num_new, 0);
+      if (external > 0) {
+        pool_.take(static_cast<std::uint32_t>(more(slots)), r->blocks);
+        r->do_remote_prefill = false;
+        r->num_computed_tokens = 0;
+        r->remote_kvs = true;
+        reads_.push_back({r->id, r->seen.number, external});
+        continue;
+      }
+      const bool fits = allocate(*r, num_new, lookahead);
       EXPECT_TRUE(fits);
-      waiting_.pop_front();
+      std::erase(waiting_, r);
       running_.push_back(r);
+      r->runs = true;
       token_budget -= num_new;
       out.push_back(scheduled(r, num_new, 0));
+      r->remote_kvs = false;
     }
+  }
+
+  void update_waiting_for_remote_kv(Req& r) {
+    // _update_requests_with_invalid_blocks: what was found here is valid.
+    if (r.invalid_blocks) {
+      r.num_computed_tokens = r.seen.found;
+      return;
+    }
+    r.num_computed_tokens =
+        std::min(static_cast<std::uint32_t>(r.blocks.size()) * k_.block_size, r.num_tokens);
+    if (r.num_computed_tokens == r.num_tokens) --r.num_computed_tokens;
+    cache(r, r.num_computed_tokens);
   }
 
   // One that decodes: all of its text but the last token is computed, and some of it was answered.
@@ -239,7 +345,7 @@ class PlainVllmDrafts : public Scheduler {
             tokens,
             r->num_computed_tokens,
             drafts,
-            r->num_computed_tokens + 1 == known && known > r->seen.prompt,
+            r->num_computed_tokens + 1 == known && (known > r->seen.prompt || r->finished_recving),
             false};
   }
   std::uint32_t blocks(std::uint64_t tokens) const {
@@ -275,14 +381,20 @@ class PlainVllmDrafts : public Scheduler {
   }
 
   VllmKnobs k_;
+  PairRole role_;
   DraftLaw law_;
   BlockPool pool_;
   std::vector<std::shared_ptr<Req>> all_, running_;
   std::deque<std::shared_ptr<Req>> waiting_;
-  std::deque<std::vector<Scheduled>> outputs_;
+  std::deque<Output> outputs_;
+  std::vector<std::uint64_t> told_;
+  std::vector<Read> reads_;
+  std::vector<Failed> failed_;
+  std::map<std::uint64_t, std::vector<KvBlock>> sending_;  // by number
   std::vector<Id> unused_, ended_;
   mutable StepBatch batch_;
   std::uint64_t preemptions_ = 0, added_ = 0;
+  bool lost_blocks_ = false;  // somebody, in the step decided last
 };
 
 }  // namespace shardline

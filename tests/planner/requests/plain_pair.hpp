@@ -27,9 +27,11 @@ class PlainPair {
   PlainPair(const VllmKnobs& prefill, const VllmKnobs& decode, const TransferRates& links,
             std::size_t senders, std::size_t receivers, Seconds path, const StepTimes& times,
             std::int64_t max_local_prefill, const std::vector<ReplicaFailure>& failures = {},
-            std::size_t prefill_groups = 1, std::size_t decode_groups = 1)
+            std::size_t prefill_groups = 1, std::size_t decode_groups = 1,
+            std::optional<DraftLaw> law = std::nullopt)
       : prefill_(prefill),
         decode_(decode),
+        law_(std::move(law)),
         links_(links, senders * prefill_groups, senders * prefill_groups + receivers * decode_groups),
         senders_(senders),
         prefill_groups_(prefill_groups),
@@ -64,13 +66,12 @@ class PlainPair {
       free_blocks(t);
       arrive(t);
       while (sent_ < requests_.size() && answers_[sent_].came <= t) send(sent_++, t + path_);
-      // Where requests wait for each other for ever dummy batches have no end.
-      if (stands_still() && ++quiet_ > 1000) break;
-      for (std::size_t e = 0; e < engines_.size(); ++e) {
-        if (engines_[e] == nullptr || engines_[e]->busy) continue;
-        if (engines_[e]->has_work()) begin_step(e, t);
-        if (!engines_[e]->busy) engines_[e]->rest();
-      }
+      // Where requests wait for each other for ever steps have no end, of dummy batches or of one prompt.
+      if (nothing_to_come() && ++quiet_ > 1000) break;
+      // First those that decode: who fails there at once is sent again before the others begin.
+      begin_steps(senders_, engines_.size(), t);
+      arrive(t);
+      begin_steps(0, senders_, t);
     }
     return answers_;
   }
@@ -102,7 +103,7 @@ class PlainPair {
   void start(std::size_t e, double t) {
     const bool prefills = e < senders_;
     engines_[e] = std::make_unique<PlainReplica>(prefills ? prefill_ : decode_,
-                                                 prefills ? PairRole::prefills : PairRole::decodes,
+                                                 prefills ? PairRole::prefills : PairRole::decodes, law_,
                                                  prefills ? prefill_groups_ : decode_groups_, times_, t);
   }
   // The links of a group among all.
@@ -110,15 +111,13 @@ class PlainPair {
   std::size_t receiver_of(const Attempt& a) const {
     return senders_ * prefill_groups_ + (a.to - senders_) * decode_groups_ + a.group_to;
   }
-  BlockwiseVllm& prefiller(const Attempt& a) { return *engines_[a.from]->groups[a.group]; }
-  BlockwiseVllm& decoder(const Attempt& a) { return *engines_[a.to]->groups[a.group_to]; }
+  Scheduler& prefiller(const Attempt& a) { return *engines_[a.from]->groups[a.group]; }
+  Scheduler& decoder(const Attempt& a) { return *engines_[a.to]->groups[a.group_to]; }
 
-  bool stands_still() {
-    bool still = sent_ == requests_.size() && comes_.empty() && changes_.empty() && frees_.empty() &&
-                 links_.flows.empty();
-    for (const auto& e : engines_) still = still && (!e || !e->busy || e->dummy);
-    if (!still) quiet_ = 0;
-    return still;
+  // But tokens, with each of which it begins to be quiet anew.
+  bool nothing_to_come() const {
+    return sent_ == requests_.size() && comes_.empty() && changes_.empty() && frees_.empty() &&
+           links_.flows.empty();
   }
 
   double next() const {
@@ -264,11 +263,19 @@ class PlainPair {
     std::erase_if(frees_, [&](const Coming& f) { return f.at <= t; });
   }
 
+  void begin_steps(std::size_t first, std::size_t last, double t) {
+    for (std::size_t e = first; e < last; ++e) {
+      if (engines_[e] == nullptr || engines_[e]->busy) continue;
+      if (engines_[e]->has_work()) begin_step(e, t);
+      if (!engines_[e]->busy) engines_[e]->rest();
+    }
+  }
+
   void begin_step(std::size_t e, double t) {
     engines_[e]->begin(t);
     bool fails = false, any = false;
     for (std::size_t g = 0; g < engines_[e]->groups.size(); ++g) {
-      BlockwiseVllm& s = *engines_[e]->groups[g];
+      Scheduler& s = *engines_[e]->groups[g];
       std::vector<Scheduler::Read> reads;
       s.take_reads(reads);
       for (const Scheduler::Read& r : reads) {
@@ -309,10 +316,11 @@ class PlainPair {
     replica.busy = false;
     dummies += replica.dummy ? 1 : 0;
     for (std::size_t g = 0; g < replica.groups.size(); ++g) {
-      BlockwiseVllm& s = *replica.groups[g];
+      Scheduler& s = *replica.groups[g];
       const Scheduler::Ended ended = s.finish_steps(1);
       for (const Scheduler::Id id : ended.named) {
         const Scheduler::Request r = s.request(id);
+        quiet_ = 0;
         if (e >= senders_)
           answered(replica.attempts[g][r.number], r, t);
         else
@@ -352,6 +360,7 @@ class PlainPair {
   }
 
   const VllmKnobs prefill_, decode_;
+  const std::optional<DraftLaw> law_;
   PlainLinks links_;
   const std::size_t senders_, prefill_groups_, decode_groups_;
   const double path_;

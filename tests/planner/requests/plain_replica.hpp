@@ -12,15 +12,23 @@
 #include "planner/requests/group_router.hpp"
 #include "planner/requests/step_times.hpp"
 #include "tests/planner/requests/blockwise_vllm.hpp"
+#include "tests/planner/requests/plain_drafts.hpp"
 
 namespace shardline {
 
 /// The loops of its engines, planner/requests/README.md [R12] and [R19], iteration by iteration.
 class PlainReplica {
  public:
-  PlainReplica(const VllmKnobs& knobs, PairRole role, std::size_t count, const StepTimes& times, double now)
+  /// Of engines with drafts where there is a law of them.
+  PlainReplica(const VllmKnobs& knobs, PairRole role, const std::optional<DraftLaw>& law, std::size_t count,
+               const StepTimes& times, double now)
       : attempts(count), since(now), times_(times), ended_(now) {
-    for (std::size_t g = 0; g < count; ++g) groups.push_back(std::make_unique<BlockwiseVllm>(knobs, role));
+    for (std::size_t g = 0; g < count; ++g) {
+      if (law)
+        groups.push_back(std::make_unique<PlainVllmDrafts>(knobs, role, *law));
+      else
+        groups.push_back(std::make_unique<BlockwiseVllm>(knobs, role));
+    }
   }
 
   /// The group of a request that comes, and its number there.
@@ -57,7 +65,7 @@ class PlainReplica {
   }
   double end() const { return ended_; }
 
-  std::vector<std::unique_ptr<BlockwiseVllm>> groups;
+  std::vector<std::unique_ptr<Scheduler>> groups;
   std::vector<std::vector<std::size_t>> attempts;  // by group and number there
   double since = 0;
   bool busy = false, dummy = false;  // a step is under way; it is of dummy batches

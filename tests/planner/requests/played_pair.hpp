@@ -45,20 +45,16 @@ struct PlayedPair {
   std::vector<std::unique_ptr<Scheduler>> schedulers;
 };
 
-// A case has the knobs of both pools' schedulers of class `Engine`, how many there are of each, and what
-// comes.
-template <class Engine, class Case>
-PlayedPair play_case(const Case& c, Router to_prefill, Router to_decode, std::int64_t max_local_prefill) {
+// A case has the knobs of both pools' schedulers, how many there are of each, and what comes;
+// `engine_of(knobs, role)` is such a scheduler.
+template <class Case, class EngineOf>
+PlayedPair play_case(const Case& c, EngineOf engine_of, Router to_prefill, Router to_decode,
+                     std::int64_t max_local_prefill) {
   const BentStepTimes times;
   PlayedPool prefill, decode;
-  const auto engine = [&](ReplicaPool pool) {
+  const auto engine = [&](ReplicaPool pool) -> std::unique_ptr<Scheduler> {
     const bool prefills = pool == ReplicaPool::prefill;
-    const auto& knobs = prefills ? c.prefill : c.decode;
-    const PairRole role = prefills ? PairRole::prefills : PairRole::decodes;
-    if constexpr (requires { c.law; })
-      return std::make_unique<Engine>(knobs, role, c.law);
-    else
-      return std::make_unique<Engine>(knobs, role);
+    return engine_of(prefills ? c.prefill : c.decode, prefills ? PairRole::prefills : PairRole::decodes);
   };
   if constexpr (requires { c.prefill_groups; }) {
     prefill.groups = c.prefill_groups;

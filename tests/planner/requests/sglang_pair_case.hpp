@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "planner/requests/sglang_scheduler.hpp"
 #include "tests/planner/requests/draft_laws.hpp"
@@ -11,7 +12,10 @@
 namespace shardline {
 
 inline PlayedPair played(const SglangPairCase& c, Router router = Router::round_robin) {
-  return play_case<SglangScheduler>(c, router, router, 0);
+  const auto engine = [&](const SglangKnobs& knobs, PairRole role) {
+    return std::make_unique<SglangScheduler>(knobs, role, c.law);
+  };
+  return play_case(c, engine, router, router, 0);
 }
 
 inline SglangPairCase random_sglang_pair(std::uint64_t seed) {

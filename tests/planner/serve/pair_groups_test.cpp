@@ -6,11 +6,13 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "planner/requests/group_times.hpp"
+#include "planner/serving/acceptance.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -158,12 +160,16 @@ TEST(PairGroups, R19OneRequestAlone) {
 }
 
 // Pruned and played to their ends: to the bit. Bounds of halves with groups rule out what misses alone.
-void expect_the_exhaustive_answer(const std::string& engine) {
+void expect_the_exhaustive_answer(const std::string& engine, bool drafts = false) {
   Study study = r1(engine, 16);
   std::erase_if(study.sweep().search.strategies, [](StrategyId s) {
     return strategy(s).name != std::string("tensor") && strategy(s).name != std::string("dp_ep");
   });
   study.sweep().search.space.options.clear();
+  if (drafts) {
+    study.study.acceptance = std::make_shared<const AcceptanceCurve>(AcceptanceForm{0.8, 0.9});
+    study.sweep().search.space.options = {{&kDrafts, {0, 2}}};
+  }
   std::mt19937_64 random(18);
   const auto one_of = [&](auto... values) {
     const std::array all{values...};
@@ -177,7 +183,7 @@ void expect_the_exhaustive_answer(const std::string& engine) {
                          to_string(d.answer.question.prefill->plan), d.used, d.answer.load.goodput);
     return out;
   };
-  int met = 0, groups = 0;
+  int met = 0, groups = 0, drafting = 0;
   std::uint64_t pairs = 0;
   for (int i = 0; i < 5; ++i) {
     SCOPED_TRACE(i);
@@ -197,15 +203,18 @@ void expect_the_exhaustive_answer(const std::string& engine) {
     EXPECT_EQ(text(cheapest_deployment(study, q, step)), text(pruned));
     met += pruned.cheapest.empty() ? 0 : 1;
     pairs += pruned.certificate.pairs;
+    for (const PlayedDeployment& d : pruned.cheapest) drafting += d.answer.question.plan[kDrafts] > 0 ? 1 : 0;
     for (const PlayedDeployment& d : pruned.cheapest)
       groups += d.answer.question.plan.dp > 1 || d.answer.question.prefill->plan.dp > 1 ? 1 : 0;
   }
   EXPECT_GT(pairs, 0U);
   EXPECT_GT(met, 1);
   EXPECT_GT(groups, 0);
+  EXPECT_EQ(drafting > 0, drafts);
 }
 TEST(PairGroups, P35PruningLeavesTheAnswer) { expect_the_exhaustive_answer("sglang"); }
 TEST(PairGroups, P35PruningLeavesTheAnswerOfVllm) { expect_the_exhaustive_answer("vllm"); }
+TEST(PairGroups, P35PruningLeavesTheAnswerOfVllmWithDrafts) { expect_the_exhaustive_answer("vllm", true); }
 
 }  // namespace
 }  // namespace shardline
