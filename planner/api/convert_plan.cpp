@@ -31,8 +31,12 @@ int gpus_of(const PlanQuestion& asked, const RunOptions& o, const Catalogs& cata
   if (asked.gpus && *asked.gpus < 1) require_in("gpus", asked.gpus, 1, all);
   if (asked.nodes && *asked.nodes < 1) require_in("nodes", asked.nodes, 1, fabric.nodes);
   if (asked.nodes && *asked.nodes > fabric.nodes)
-    throw UserError(
-        fmt::format("{} {}: {} has {}", argument_name("nodes"), *asked.nodes, asked.system, fabric.nodes));
+    throw UserError({shardline::Diagnostic{
+        {},
+        fmt::format("{} {}: {} has {}", argument_name("nodes"), *asked.nodes, asked.system, fabric.nodes),
+        {fabric.tray > 0 ? fmt::format("a node of it is {}: {} counts GPUs, {} of them a tray",
+                                       node_text(fabric), argument_name("gpus"), fabric.tray)
+                         : "a node of it is " + node_text(fabric)}}});
   if (asked.gpus && *asked.gpus > all)
     throw UserError(fmt::format("{} {}: {} has {} ({} nodes of {})", argument_name("gpus"), *asked.gpus,
                                 asked.system, all, fabric.nodes, fabric.gpus_per_node));
@@ -141,6 +145,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   q.as = asked.read_as.value_or("");
   q.system = asked.system;
   q.gpus = gpus_of(asked, o, catalogs);
+  q.nodes = static_cast<int>(asked.nodes.value_or(0));
   q.input = asked.input_tokens;
   q.output = asked.output_tokens.value_or(0);
   q.users = asked.users.value_or(0);
