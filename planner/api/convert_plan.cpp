@@ -178,6 +178,7 @@ PlanResult plan_result(const PlanAnswer& a) {
     out.miss = Miss{miss.what, miss.part, miss.time.value};
   }
   if (a.best) out.best = best_of(a);
+  if (a.fewer) out.fewer = FewerGpus{planned_of(a, a.fewer->best), a.fewer->gpus, a.fewer->tokens_per_s_gpu};
   if (a.wider) out.wider = WiderPlan{planned_of(a, a.wider->best), a.wider->gpus, a.wider->most};
   if (a.narrower)
     out.narrower =
