@@ -13,6 +13,7 @@
 #include "planner/cli/terminal_parts.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/serving/served.hpp"
+#include "planner/studies/plan_intervals.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/replica_failures.hpp"
 #include "reports/json.hpp"
@@ -240,6 +241,17 @@ std::string sends_line(const ServiceKnobs& decode, const ServiceKnobs& prefill) 
           : "");
 }
 
+// Closed forms are of drawn lengths unless the scenario has equal ones (planner/README.md [P19]): beside a
+// loop of equal ones, which keep users of a server in step, their TTFT is another number of the same plan.
+std::string closed_form_text(const Study& study, const ServiceQuestion& q) {
+  const ServedWorkload* const load = workload_of(study);
+  const bool in_step = q.users > q.replicas && q.think == Seconds(0) && q.trace.empty();
+  if (!in_step || q.lengths == LengthLaw::drawn || load == nullptr || load->equal_lengths) return "";
+  return "plan, sweep and simulate have another TTFT of such a loop: that of lengths drawn from 80 to 100 %, "
+         "whose prompts come spread out; here users get answers of one length and ask again together; "
+         "--lengths drawn plays theirs";
+}
+
 // Which replicas die, and what becomes of their requests.
 std::string failures_text(const ServiceAnswer& a) {
   std::vector<std::string> each;
@@ -334,7 +346,11 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
                             "that come, so that latencies below rise with the number of requests",
                             *a.load.growth_per_s, a.load.sent_per_s)) +
            "\n";
-  if (a.load.answered > 0) out += latencies_text(a.load) + line(prices_text(study, a)) + "\n";
+  if (a.load.answered > 0) {
+    out += latencies_text(a.load) + line(prices_text(study, a));
+    if (const std::string other = closed_form_text(study, q); !other.empty()) out += line(other);
+    out += "\n";
+  }
   if (!a.load.targets.empty()) out += targets_text(a.load) + "\n";
   out += line(counts_text(*study.study.engine, a)) + line(use_text(a));
   if (a.load.pair) out += line(pair_text(*a.load.pair));
