@@ -85,6 +85,12 @@ void require_costs(const RunOptions& o) {
 
 Scenario scenario_of(const std::string& name, const std::string& text, const RunOptions& o) {
   require_costs(o);
+  if (name.empty() && text.empty())
+    throw UserError(
+        {shardline::Diagnostic{{},
+                               fmt::format("{} is missing: a shipped one, a file, or {}",
+                                           argument_name("scenario"), argument_name("scenario_text")),
+                               {"list(\"scenarios\") has the shipped ones"}}});
   const Overrides given{costs_named(o.costs), o.engine, o.any_gpus, o.any_context, o.settings};
   if (text.empty()) return scenario_named(name, given);
   return parse_scenario(name.empty() ? "scenario" : name, text, shipped_catalogs(), given);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "planner/api/convert.hpp"
 #include "planner/engines/model_names.hpp"
@@ -136,6 +137,9 @@ BestPlan best_of(const PlanAnswer& a) {
 
 shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOptions& o,
                                          const Catalogs& catalogs) {
+  for (const auto& [name, value] : {std::pair("model", &asked.model), std::pair("system", &asked.system)})
+    if (value->empty())
+      throw UserError(fmt::format("{} is missing: its name, or a file", argument_name(name)));
   require_in("users", asked.users, 1, kMostUsers);
   require_in("input", asked.input_tokens, 1, scenario_parts::kLongest);
   require_in("output", asked.output_tokens, 1, scenario_parts::kLongest);
