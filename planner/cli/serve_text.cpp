@@ -160,6 +160,15 @@ std::string prices_text(const Study& study, const ServiceAnswer& a) {
       few, range_text(time), what_intervals_are(c), 100 * a.step_error);
 }
 
+std::string closed_form_text(const Study& study, const ServiceQuestion& q) {
+  const ServedWorkload* const load = workload_of(study);
+  const bool in_step = q.users > q.replicas && q.think == Seconds(0) && q.trace.empty();
+  if (!in_step || q.lengths == LengthLaw::drawn || load == nullptr || load->equal_lengths) return "";
+  return "plan, sweep and simulate have another TTFT of such a loop: that of lengths drawn from 80 to 100 %, "
+         "whose prompts come spread out; here users get answers of one length and ask again together; "
+         "--lengths drawn plays theirs";
+}
+
 std::string counts_text(const EngineProfile& engine, const ServiceAnswer& a) {
   const ServedLoadAnswer& l = a.load;
   std::string out = fmt::format("{} of {} requests answered in {}, {:.4g}/s", l.answered, l.sent,
@@ -239,17 +248,6 @@ std::string sends_line(const ServiceKnobs& decode, const ServiceKnobs& prefill) 
       from.prefill_max_requests > 0
           ? fmt::format("; of prompts at most {} in a step", from.prefill_max_requests)
           : "");
-}
-
-// Closed forms are of drawn lengths unless the scenario has equal ones (planner/README.md [P19]): beside a
-// loop of equal ones, which keep users of a server in step, their TTFT is another number of the same plan.
-std::string closed_form_text(const Study& study, const ServiceQuestion& q) {
-  const ServedWorkload* const load = workload_of(study);
-  const bool in_step = q.users > q.replicas && q.think == Seconds(0) && q.trace.empty();
-  if (!in_step || q.lengths == LengthLaw::drawn || load == nullptr || load->equal_lengths) return "";
-  return "plan, sweep and simulate have another TTFT of such a loop: that of lengths drawn from 80 to 100 %, "
-         "whose prompts come spread out; here users get answers of one length and ask again together; "
-         "--lengths drawn plays theirs";
 }
 
 // Which replicas die, and what becomes of their requests.
