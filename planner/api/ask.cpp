@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
@@ -53,6 +54,8 @@ auto translated(Answer answer) {
     throw Error(ErrorKind::bad_input, mine.what(), diagnostics_of(mine.diagnostics()));
   } catch (const Error&) {
     throw;
+  } catch (const std::bad_alloc&) {  // as what `memory` refuses: exit code 2 of the program
+    throw Error(ErrorKind::bad_input, "out of memory: ask for less at once, or run it with more");
   } catch (const std::exception& e) {
     throw Error(ErrorKind::internal, e.what());
   }

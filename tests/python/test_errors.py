@@ -397,3 +397,20 @@ def test_a_row_by_what_is_no_index():
     with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
         rows[1.0]
     assert rows[True] == rows[1]
+
+
+def test_memory_that_is_not_there_is_said():
+    script = """if True:
+        import math, resource
+        import shardline
+        held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + 200 * 2**20,) * 2)
+        try:
+            shardline.serve(model="llama-3.1-8b", system="h100-hgx", gpus=1, input=1024, output=64, users=1000000,
+                            requests=3000000, memory=math.inf)
+        except shardline.BadInput as e:
+            print(e)
+        print(shardline.plan("llama-3.1-8b", system="h100-hgx", gpus=1, input=1024, threads=1).met)
+    """
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert said.stdout == "out of memory: ask for less at once, or run it with more\nTrue\n", said.stderr
