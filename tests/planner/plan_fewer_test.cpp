@@ -74,6 +74,26 @@ TEST(PlanFewer, OfOneUser) { expect_the_fewest(question(1, 0.03)); }
 // Most users of one GPU would wait, which no target of TPOT sees.
 TEST(PlanFewer, WhoseUsersDoNotWait) { expect_the_fewest(question(200, 0.2)); }
 
+// One GPU has room for one user and gives that one the shortest TPOT, which is no near miss of 64.
+TEST(PlanFewer, NearMissesServeAllUsers) {
+  PlanQuestion q = question(64, 0.025);
+  q.engine = "trtllm";
+  const PlanAnswer a = answer(q);
+  ASSERT_FALSE(a.met);
+  bool waited = false;
+  for (const PlannedPoint& p : a.plans) {
+    EXPECT_FALSE(waited && p.point.all_waiting() == 0) << to_string(p.point.plan);
+    waited = waited || p.point.all_waiting() > 0;
+  }
+  EXPECT_TRUE(waited) << "the question is such that in some plan users wait";
+  EXPECT_EQ(a.plans.front().point.all_waiting(), 0);
+  for (const PlannedPoint& p : a.plans) {
+    if (p.point.all_waiting() == 0) {
+      EXPECT_GE(p.point.time, a.plans.front().point.time);
+    }
+  }
+}
+
 TEST(PlanFewer, NotWithoutUsersOrAnAnswer) {
   PlanQuestion q = question(0, 0.04);
   EXPECT_FALSE(answer(q).fewer);
