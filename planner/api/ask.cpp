@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
@@ -53,6 +54,8 @@ auto translated(Answer answer) {
     throw Error(ErrorKind::bad_input, mine.what(), diagnostics_of(mine.diagnostics()));
   } catch (const Error&) {
     throw;
+  } catch (const std::bad_alloc&) {  // as what `memory` refuses: exit code 2 of the program
+    throw Error(ErrorKind::bad_input, "out of memory: ask for less at once, or run it with more");
   } catch (const std::exception& e) {
     throw Error(ErrorKind::internal, e.what());
   }
@@ -85,6 +88,12 @@ void require_costs(const RunOptions& o) {
 
 Scenario scenario_of(const std::string& name, const std::string& text, const RunOptions& o) {
   require_costs(o);
+  if (name.empty() && text.empty())
+    throw UserError(
+        {shardline::Diagnostic{{},
+                               fmt::format("{} is missing: a shipped one, a file, or {}",
+                                           argument_name("scenario"), argument_name("scenario_text")),
+                               {"list(\"scenarios\") has the shipped ones"}}});
   const Overrides given{costs_named(o.costs), o.engine, o.any_gpus, o.any_context, o.settings};
   if (text.empty()) return scenario_named(name, given);
   return parse_scenario(name.empty() ? "scenario" : name, text, shipped_catalogs(), given);

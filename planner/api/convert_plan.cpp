@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "planner/api/convert.hpp"
 #include "planner/engines/model_names.hpp"
@@ -31,8 +32,12 @@ int gpus_of(const PlanQuestion& asked, const RunOptions& o, const Catalogs& cata
   if (asked.gpus && *asked.gpus < 1) require_in("gpus", asked.gpus, 1, all);
   if (asked.nodes && *asked.nodes < 1) require_in("nodes", asked.nodes, 1, fabric.nodes);
   if (asked.nodes && *asked.nodes > fabric.nodes)
-    throw UserError(
-        fmt::format("{} {}: {} has {}", argument_name("nodes"), *asked.nodes, asked.system, fabric.nodes));
+    throw UserError({shardline::Diagnostic{
+        {},
+        fmt::format("{} {}: {} has {}", argument_name("nodes"), *asked.nodes, asked.system, fabric.nodes),
+        {fabric.tray > 0 ? fmt::format("a node of it is {}: {} counts GPUs, {} of them a tray",
+                                       node_text(fabric), argument_name("gpus"), fabric.tray)
+                         : "a node of it is " + node_text(fabric)}}});
   if (asked.gpus && *asked.gpus > all)
     throw UserError(fmt::format("{} {}: {} has {} ({} nodes of {})", argument_name("gpus"), *asked.gpus,
                                 asked.system, all, fabric.nodes, fabric.gpus_per_node));
@@ -132,6 +137,9 @@ BestPlan best_of(const PlanAnswer& a) {
 
 shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOptions& o,
                                          const Catalogs& catalogs) {
+  for (const auto& [name, value] : {std::pair("model", &asked.model), std::pair("system", &asked.system)})
+    if (value->empty())
+      throw UserError(fmt::format("{} is missing: its name, or a file", argument_name(name)));
   require_in("users", asked.users, 1, kMostUsers);
   require_in("input", asked.input_tokens, 1, scenario_parts::kLongest);
   require_in("output", asked.output_tokens, 1, scenario_parts::kLongest);
@@ -141,6 +149,7 @@ shardline::PlanQuestion plan_question_of(const PlanQuestion& asked, const RunOpt
   q.as = asked.read_as.value_or("");
   q.system = asked.system;
   q.gpus = gpus_of(asked, o, catalogs);
+  q.nodes = static_cast<int>(asked.nodes.value_or(0));
   q.input = asked.input_tokens;
   q.output = asked.output_tokens.value_or(0);
   q.users = asked.users.value_or(0);
@@ -173,6 +182,7 @@ PlanResult plan_result(const PlanAnswer& a) {
     out.miss = Miss{miss.what, miss.part, miss.time.value};
   }
   if (a.best) out.best = best_of(a);
+  if (a.fewer) out.fewer = FewerGpus{planned_of(a, a.fewer->best), a.fewer->gpus, a.fewer->tokens_per_s_gpu};
   if (a.wider) out.wider = WiderPlan{planned_of(a, a.wider->best), a.wider->gpus, a.wider->most};
   if (a.narrower)
     out.narrower =

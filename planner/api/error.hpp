@@ -12,7 +12,7 @@
 namespace shardline::api {
 
 enum class ErrorKind : std::uint8_t {
-  bad_input,    // of a question, or of a file that it names: exit code 2 of the program
+  bad_input,    // of a question, or of a file that it names, or too little memory: exit code 2 of the program
   interrupted,  // RunOptions::cancelled said so
   internal      // a bug of ours: exit code 1
 };

@@ -19,8 +19,8 @@ struct RunOptions {
   /// What the question may need, in bytes; one that needs more is refused before it starts, with Error of
   /// kind bad_input. 0: any amount, as a library does not know what else its process does.
   double memory_bytes = 0;
-  /// Asked between plans (of partitions between chains), from any thread: true stops, and Error of kind
-  /// `interrupted` is thrown.
+  /// Neither may throw: what they throw is nobody's answer. Asked between plans (of partitions between
+  /// chains), from any thread: true stops, and Error of kind `interrupted` is thrown.
   std::function<bool()> cancelled;
   /// Of each model in turn, from one thread at a time.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;

@@ -190,6 +190,24 @@ struct Fields<WiderPlan> {
   }
 };
 
+struct FewerGpus {
+  PlannedPlan best;
+  long long gpus = 0;
+  double tokens_per_s_gpu = 0;
+};
+template <>
+struct Fields<FewerGpus> {
+  static constexpr const char* name = "FewerGpus";
+  static constexpr const char* schema = nullptr;
+  static constexpr const char* about = "The fewest GPUs on which all users are served within the target.";
+  template <class Visit>
+  static constexpr void visit(Visit&& field) {
+    field("best", &FewerGpus::best, "the plan that answers most there; no user of it waits for memory");
+    field("gpus", &FewerGpus::gpus, "that its copies take");
+    field("tokens_per_s_gpu", &FewerGpus::tokens_per_s_gpu, "answered, over these alone");
+  }
+};
+
 struct NarrowerCheckpoint {
   PlannedPlan best;
   std::string model;
@@ -220,6 +238,7 @@ struct PlanResult {
   std::vector<PlannedPlan> others;
   std::optional<Miss> miss;
   std::optional<BestPlan> best;
+  std::optional<FewerGpus> fewer;
   std::optional<WiderPlan> wider;
   std::optional<NarrowerCheckpoint> narrower;
   ModelSweep sweep;
@@ -255,6 +274,9 @@ struct Fields<PlanResult> {
           "of the first of `plans`, where none meets the target; null of a rate that is not carried: its "
           "`copies` say how far they come");
     field("best", &R::best, "of the first of `plans`");
+    field("fewer", &R::fewer,
+          "of `users` whom `plans` serve within the target: fewer GPUs that do, too; null: none do, or no "
+          "users were asked for");
     field("wider", &R::wider, "where none meets the target; null: no plan fits more GPUs, either");
     field("narrower", &R::narrower,
           "where no plan fits, for its weights are too large: a checkpoint that fits; where none meets the "

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/plan_miss.hpp"
 #include "planner/cli/sweep_parts.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/serving/pools.hpp"
@@ -73,6 +74,24 @@ std::string idle_text(const PlanAnswer& a, std::size_t width) {
                              *left.begin() == *left.rbegin() ? "" : fmt::format("{} to ", *left.begin()),
                              *left.rbegin(), gpus_text(all), over),
                  width, "  ");
+}
+
+std::string fewer_text(const PlanAnswer& a, std::size_t width) {
+  if (!a.fewer) return "";
+  const PlannedPoint& p = a.fewer->best;
+  const bool one = a.fewer->gpus == 1, fitted = !a.study.study.system.calibration.empty();
+  const std::string users =
+      a.question.users == 1 ? "the user" : fmt::format("all {} users", a.question.users);
+  const std::string off =
+      fitted ? fmt::format(" ({})", range_text(plan_rate_error(a.study, p.rating.errors))) : "";
+  return wrapped(
+      fmt::format(
+          "fewer GPUs: {} serve{} {}{}, too: {}{} at TPOT {} ({}), TTFT {}; {} tokens/s/GPU{} over {} alone",
+          a.fewer->gpus, one ? "s" : "", users, a.asked.has_target() ? " within the target" : "",
+          p.copies > 1 ? fmt::format("{} x ", p.copies) : "", to_string(p.point.asked()),
+          to_string(p.point.time, kDigits), time_range(a, p), to_string(p.point.ttft, kDigits),
+          three_digits(a.fewer->tokens_per_s_gpu), off, one ? "it" : "these"),
+      width, "  ");
 }
 
 std::string pools_text(const PlanAnswer& a, std::size_t width) {

@@ -25,6 +25,9 @@ std::string started_copies_text(const PlanAnswer& a, std::size_t width);
 /// of the table are, where some plan does not take all; else empty.
 std::string idle_text(const PlanAnswer& a, std::size_t width);
 
+/// "fewer GPUs: 4 serve all 16 users, too, ...": PlanAnswer::fewer; else empty.
+std::string fewer_text(const PlanAnswer& a, std::size_t width);
+
 /// The best pair of pools in whole replicas of those that the GPUs of the question hold and that meet its
 /// target, or that there is none; empty without users who are served, and of
 /// one GPU.

@@ -257,7 +257,7 @@ std::string carried_text(const PlanAnswer& a) {
 // What the plans shown leave out: copies on the GPUs that the best does not take, and pools of their own.
 std::string beside_text(const PlanAnswer& a, std::size_t width) {
   std::string out;
-  out += started_copies_text(a, width) + idle_text(a, width);
+  out += started_copies_text(a, width) + idle_text(a, width) + fewer_text(a, width);
   if (a.question.rate > 0 && a.met) out += wrapped(carried_text(a), width, "  ");
   return out + pools_text(a, width);
 }

@@ -12,6 +12,8 @@
 
 #include "planner/cli/plan_notes.hpp"
 #include "planner/cli/serve_text.hpp"
+#include "planner/plan/plan.hpp"
+#include "planner/studies/plan_load.hpp"
 #include "reports/curves_page.hpp"
 #include "reports/trace.hpp"
 #include "sim/base/cancel.hpp"
@@ -121,14 +123,19 @@ std::string service_page(const Study& study, const ServiceAnswer& a, const Prove
   page.summary = load_text(a.question);
   page.command = made_by.command;
   page.version = made_by.version;
-  Plan plan = a.question.plan;
-  plan.batch = 1;
-  page.lines = {
-      {"Plan", fmt::format("{}, {} x {}", to_string(plan), a.question.replicas, gpus_text(plan.gpus()))},
-      {"Engine", engine_line(study, a.knobs)},
-      {"Requests", counts_text(*study.study.engine, a)},
-      {"Use", use_text(a)},
-      {"Intervals", prices_text(study, a)}};
+  // Of each pool; how many requests run together is the scheduler's, and no batch of the plan.
+  const auto servers = [](const Plan& plan, int replicas) {
+    return fmt::format("{}, {} x {}", sharding_text(sharding_of(plan)), replicas, gpus_text(plan.gpus()));
+  };
+  const auto& prompts = a.question.prefill;
+  page.lines = {{"Plan", servers(a.question.plan, a.question.replicas) +
+                             (prompts ? "; prompts on " + servers(prompts->plan, prompts->replicas) : "")},
+                {"Engine", engine_line(study, a.knobs)},
+                {"Requests", counts_text(*study.study.engine, a)},
+                {"Use", use_text(a)},
+                {"Intervals", prices_text(study, a)}};
+  if (const std::string other = closed_form_text(study, a.question); !other.empty())
+    page.lines.emplace_back("Closed forms", other);
   if (a.load.answered > 0) page.tables.push_back(latencies_table(a.load));
   if (!a.load.targets.empty()) page.tables.push_back(targets_table(a.load));
   page.plots = {latency_plot(study, a, made_by), requests_plot(study, a, made_by),

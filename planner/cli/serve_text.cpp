@@ -13,6 +13,7 @@
 #include "planner/cli/terminal_parts.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/serving/served.hpp"
+#include "planner/studies/plan_intervals.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/replica_failures.hpp"
 #include "reports/json.hpp"
@@ -157,6 +158,15 @@ std::string prices_text(const Study& study, const ServiceAnswer& a) {
       "nothing was measured under such a load. Steps between knots of the table are within {:.2f} % of their "
       "lowering.",
       few, range_text(time), what_intervals_are(c), 100 * a.step_error);
+}
+
+std::string closed_form_text(const Study& study, const ServiceQuestion& q) {
+  const ServedWorkload* const load = workload_of(study);
+  const bool in_step = q.users > q.replicas && q.think == Seconds(0) && q.trace.empty();
+  if (!in_step || q.lengths == LengthLaw::drawn || load == nullptr || load->equal_lengths) return "";
+  return "plan, sweep and simulate have another TTFT of such a loop: that of lengths drawn from 80 to 100 %, "
+         "whose prompts come spread out; here users get answers of one length and ask again together; "
+         "--lengths drawn plays theirs";
 }
 
 std::string counts_text(const EngineProfile& engine, const ServiceAnswer& a) {
@@ -334,7 +344,11 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
                             "that come, so that latencies below rise with the number of requests",
                             *a.load.growth_per_s, a.load.sent_per_s)) +
            "\n";
-  if (a.load.answered > 0) out += latencies_text(a.load) + line(prices_text(study, a)) + "\n";
+  if (a.load.answered > 0) {
+    out += latencies_text(a.load) + line(prices_text(study, a));
+    if (const std::string other = closed_form_text(study, q); !other.empty()) out += line(other);
+    out += "\n";
+  }
   if (!a.load.targets.empty()) out += targets_text(a.load) + "\n";
   out += line(counts_text(*study.study.engine, a)) + line(use_text(a));
   if (a.load.pair) out += line(pair_text(*a.load.pair));

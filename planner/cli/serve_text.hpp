@@ -23,6 +23,9 @@ std::string counts_text(const EngineProfile& engine, const ServiceAnswer& answer
 std::string use_text(const ServiceAnswer& answer);
 /// How far prices may be off, beside what the draw of requests does.
 std::string prices_text(const Study& study, const ServiceAnswer& answer);
+/// Of a closed loop of equal lengths beside a scenario of drawn ones, that closed forms are of the latter and
+/// have another TTFT (planner/README.md [P19]); else empty.
+std::string closed_form_text(const Study& study, const ServiceQuestion& question);
 
 /// In at most `width` columns where words allow.
 std::string serve_text(const Study& study, const ServiceAnswer& answer, std::size_t width);

@@ -374,6 +374,7 @@ PlanAnswer answer_plan(const PlanQuestion& q, const Catalogs& catalogs, const Sh
   add_idle(out, catalogs);
   const bool other_gpus = !sets_key(q.settings, "gpus");  // the question may be asked of
   if (!out.met && !out.wider && !carries_some(out) && other_gpus) out.wider = wider(out, show);
+  if (other_gpus) out.fewer = fewer_gpus(out, show);
   if (!out.met && !carries_some(out) && takes_checkpoints(q))
     out.narrower = narrower_that_fits(out, catalogs, show);
   return out;

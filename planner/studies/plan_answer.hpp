@@ -45,6 +45,14 @@ struct WiderPlan {
   int most = 0;  // GPUs that were looked at
 };
 
+/// The fewest GPUs on which all users who were asked for are served at once, none of them waiting for memory,
+/// within the target: of plans whose copies and groups share them as those of the rows do.
+struct FewerGpus {
+  int gpus = 0;  // of all copies
+  PlannedPoint best;
+  double tokens_per_s_gpu = 0;  // of all copies over these GPUs alone
+};
+
 /// Users of all replicas of a pair that decode.
 long long users_of(const PoolPair& pair);
 
@@ -59,8 +67,11 @@ struct PlanAnswer {
   /// Of each strategy that none of these is of within what was asked for, the best that is, best first: as
   /// those are ranked. Nothing where nothing was asked for.
   std::vector<PlannedPoint> others;
-  bool met = false;                // some plan fits and meets the target
-  bool by_copies = false;          // plans of each number of GPUs were searched for by themselves
+  bool met = false;        // some plan fits and meets the target
+  bool by_copies = false;  // plans of each number of GPUs were searched for by themselves
+  /// Where the target is met and users were asked for: rows have all GPUs, among which users are shared so
+  /// that they answer most, and fewer GPUs may do. Nothing: no fewer than those of a row do.
+  std::optional<FewerGpus> fewer = std::nullopt;
   std::optional<BestPlan> best;    // of plans.front()
   std::optional<WiderPlan> wider;  // where none meets it; nothing: no plan fits more GPUs, either
   /// Pools of their own for prompts and answers, in whole replicas on the GPUs of the question or on those

@@ -49,4 +49,8 @@ struct PlannedCopies {
 };
 PlannedCopies planned_copies(const PlanAnswer& answer, const Show& show);
 
+/// PlanAnswer::fewer of an answer with its plans: every number of GPUs below those of its rows is searched,
+/// in every size of its copies, from the fewest on.
+std::optional<FewerGpus> fewer_gpus(const PlanAnswer& answer, const Show& show);
+
 }  // namespace shardline::plan_parts

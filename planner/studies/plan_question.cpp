@@ -279,12 +279,27 @@ PlanDefaults plan_defaults(const PlanQuestion& q, const Catalogs& catalogs,
   return d;
 }
 
+std::string node_text(const FabricSpec& fabric) {
+  if (fabric.tray == 0)
+    return fmt::format("{} GPU{}", fabric.gpus_per_node, fabric.gpus_per_node == 1 ? "" : "s");
+  return fmt::format("an NVLink domain of {} GPUs in {} trays of {}", fabric.gpus_per_node,
+                     fabric.gpus_per_node / fabric.tray, fabric.tray);
+}
+
 namespace {
+
+// " (2 nodes of 8 GPUs)", " (1 node, an NVLink domain of 72 GPUs in 18 trays of 4)".
+std::string nodes_text(const PlanQuestion& q, const FabricSpec& fabric) {
+  if (q.nodes == 0) return "";
+  if (q.nodes == 1) return fmt::format(" (1 node{}{})", fabric.tray > 0 ? ", " : " of ", node_text(fabric));
+  return fmt::format(" ({} nodes{}{})", q.nodes, fabric.tray > 0 ? ", each " : " of ", node_text(fabric));
+}
 
 // On a system, as it is to be named.
 std::string text_of(const PlanQuestion& q, const PlanDefaults& d, const std::string& system) {
-  std::string out = fmt::format("{} on up to {} GPU{} of {}: input {} tokens", d.model.name, d.most_gpus,
-                                d.most_gpus == 1 ? "" : "s", system, grouped(q.input));
+  std::string out =
+      fmt::format("{} on up to {} GPU{} of {}{}: input {} tokens", d.model.name, d.most_gpus,
+                  d.most_gpus == 1 ? "" : "s", system, nodes_text(q, d.system.fabric), grouped(q.input));
   if (!q.prefill()) out += fmt::format(", output {} tokens", grouped(q.output));
   if (q.users > 0)
     out += fmt::format(", {}{} user{}", q.engine == "ideal" ? "at least " : "", grouped(q.users),

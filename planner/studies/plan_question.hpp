@@ -18,6 +18,7 @@ struct PlanQuestion {
   std::string as;                   // the model_type to read its config.json as; empty: its own
   std::string system;               // of the catalogue, or a path
   int gpus = 0;                     // at most; 0: those of a node, eight at most
+  int nodes = 0;                    // whose GPUs these are; 0: they were counted by themselves
   long long input = 0, output = 0;  // tokens of a request and of its answer; no output: the prefill alone
   long long users = 0;              // at once, over all copies; 0: any
   double gpu_hour = 0;              // price of a GPU for an hour; 0: not given
@@ -98,6 +99,10 @@ PlanDefaults plan_defaults(const PlanQuestion& question, const Catalogs& catalog
 inline constexpr std::string_view kSavedBy = "# Written by shardline plan.";
 /// The scenario, in YAML, without targets and settings, of which saved_scenario() has more.
 std::string plan_scenario(const PlanQuestion& question, const PlanDefaults& defaults);
+
+/// What a node of a system is: "8 GPUs", and of a rack, which is one node, "an NVLink domain of 72 GPUs in 18
+/// trays of 4".
+std::string node_text(const FabricSpec& fabric);
 
 /// "llama-3.1-70b on up to 8 GPUs of h200-hgx: input 32,768 tokens, output 1,024 tokens; TPOT at most 20 ms".
 std::string question_text(const PlanQuestion& question, const PlanDefaults& defaults);

@@ -101,11 +101,6 @@ UserError missing_arguments(const CLI::App& app, const std::string& first, const
   if (names.empty()) names.push_back(first);
   std::vector<Diagnostic> faults;
   for (const std::string& name : names) {
-    const std::string one_dash = name.substr(1);
-    if (name.starts_with("--") && std::find(words.begin(), words.end(), one_dash) != words.end()) {
-      faults.push_back({{}, fmt::format("{} has two dashes: {}", one_dash, name), {}});
-      continue;
-    }
     faults.push_back(
         diagnostic_of(text, words, name, " is missing",
                       faults.empty() ? advice_on_words(text, words, advice) : std::vector<std::string>{}));
@@ -145,12 +140,6 @@ std::optional<std::vector<std::string>> quoted_with_option(std::span<const std::
   return std::nullopt;
 }
 
-// "-gpus" for --gpus, as other programs take it.
-bool has_one_dash(const CommandText* command, const std::string& word) {
-  return command != nullptr && word.size() > 2 && word.starts_with('-') && !word.starts_with("--") &&
-         argument_of(*command, "-" + word) != nullptr;
-}
-
 UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<const std::string> words,
                      Advice advice) {
   const CommandText* const command = command_of(text, words);
@@ -159,9 +148,6 @@ UserError unexpected(const CLI::App& app, const ProgramText& text, std::span<con
   for (const std::string& word : app.remaining(true)) {
     std::vector<std::string> details;
     if (advice != nullptr) details = advice(of, word, words);
-    if (has_one_dash(command, word)) details = {fmt::format("its name has two dashes: -{}", word)};
-    const auto at = std::find(words.begin(), words.end(), word);
-    if (at != words.begin() && at != words.end() && has_one_dash(command, *(at - 1))) continue;  // its value
     if (details.empty()) details = second_command(text, words);
     if (details.empty()) {
       if (auto quoted = quoted_with_option(words, word)) {

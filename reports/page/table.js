@@ -66,6 +66,14 @@ function row(p) {
   return tr;
 }
 
+// In place of a table without rows, which looks like a page that failed.
+function nothing() {
+  const tr = element('tr');
+  const cell = tr.appendChild(element('td', 'No plan passes the filters; Reset shows all.', 'text'));
+  cell.colSpan = byId('head').children.length;
+  return tr;
+}
+
 function table() {
   const order = (a, b) => a === b ? 0 :
       a === null                  ? 1 :
@@ -74,10 +82,10 @@ function table() {
   const focused = document.activeElement && document.activeElement.dataset.plan;
   const missed = p =>
       Number(!sorted && p.meets === 'misses');  // who asks with a target looks for what meets it
-  byId('rows').replaceChildren(
-      ...frontier(shown)
-          .sort((a, b) => missed(a) - missed(b) || order(sortBy.key(a), sortBy.key(b)))
-          .map(row));
+  const rows =
+      frontier(shown).sort((a, b) => missed(a) - missed(b) || order(sortBy.key(a), sortBy.key(b))).map(row);
+  if (!rows.length && points.length) rows.push(nothing());
+  byId('rows').replaceChildren(...rows);
   if (focused !== undefined) {  // a row that was made anew keeps the focus
     const again = document.querySelector('#rows button[data-plan="' + focused + '"]');
     if (again) again.focus();

@@ -176,6 +176,21 @@ TEST(PlanQuestion, TheSentenceSaysWhatSettingsChanged) {
   EXPECT_EQ(plain.find(" with "), plain.npos) << plain;
 }
 
+TEST(PlanQuestion, TheSentenceSaysWhatANodeIs) {
+  const auto sentence = [](const char* system, int gpus, int nodes) {
+    PlanQuestion q = question();
+    q.system = system;
+    q.gpus = gpus;
+    q.nodes = nodes;
+    const PlanAnswer a = asked_plan(q, shipped_catalogs());
+    return question_text(a.question, a.defaults);
+  };
+  EXPECT_THAT(sentence("h200-hgx", 16, 2), HasSubstr("16 GPUs of h200-hgx (2 nodes of 8 GPUs): input"));
+  EXPECT_THAT(sentence("h200-hgx", 16, 0), HasSubstr("16 GPUs of h200-hgx: input"));
+  EXPECT_THAT(
+      sentence("gb200-nvl72", 72, 1),
+      HasSubstr("72 GPUs of gb200-nvl72 (1 node, an NVLink domain of 72 GPUs in 18 trays of 4): input"));
+}
 TEST(PlanQuestion, SettingsOfWhatTheLineSaysAreRefused) {
   for (const auto& [setting, says] :
        {std::pair{"workload.users=12", "--users 12 in its place"},

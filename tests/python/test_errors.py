@@ -373,3 +373,44 @@ def test_what_is_shown_of_a_value_has_an_end():
     assert "(1000002 characters)" in str(raised.value) and len(str(raised.value)) < 400
     with pytest.raises(shardline.BadInput, match="set: more than 10000 texts"):
         ask_plan(set=("a=1" for _ in iter(int, 1)))
+
+
+def test_a_question_without_its_subject_says_what_is_missing():
+    for ask in (shardline.sweep, shardline.thresholds, shardline.partition, shardline.conversation):
+        with pytest.raises(shardline.BadInput, match="^scenario is missing: a shipped one, a file, or scenario_text") as raised:
+            ask()
+        assert raised.value.key == "scenario"
+    for name, model, system in (("model", "", "h100-hgx"), ("system", "llama-3.1-8b", "")):
+        with pytest.raises(shardline.BadInput, match=f"^{name} is missing") as raised:
+            shardline.plan(model, system=system, input="8K")
+        assert raised.value.key == name
+
+
+def test_no_plan_says_times_as_the_program_does():
+    for ttl, excess in (("7 ms", r"\+\d+ %"), ("1 us", r"[\d,]+ times as much")):
+        with pytest.raises(shardline.NoPlan, match=rf"the nearest: TPOT \d[\d.]* ms \({excess}\)"):
+            ask_plan(ttl=ttl, gpus=1).check()
+
+
+def test_a_row_by_what_is_no_index():
+    rows = ask_plan(gpus=2).plans
+    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+        rows[1.0]
+    assert rows[True] == rows[1]
+
+
+def test_memory_that_is_not_there_is_said():
+    script = """if True:
+        import math, resource
+        import shardline
+        held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + 200 * 2**20,) * 2)
+        try:
+            shardline.serve(model="llama-3.1-8b", system="h100-hgx", gpus=1, input=1024, output=64, users=1000000,
+                            requests=3000000, memory=math.inf)
+        except shardline.BadInput as e:
+            print(e)
+        print(shardline.plan("llama-3.1-8b", system="h100-hgx", gpus=1, input=1024, threads=1).met)
+    """
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert said.stdout == "out of memory: ask for less at once, or run it with more\nTrue\n", said.stderr

@@ -35,6 +35,9 @@ async function structure(browser, width) {
   expect(
       'latencies and targets are tables', ['What users see', 'Targets'].every(t => found.tables.includes(t)),
       found.tables);
+  expect(
+      'the plan has no batch, which is the scheduler\'s',
+      found.text.includes('tensor:tpa=2,tpf=2, 1 x 2 GPUs'), found.text.slice(0, 400));
   const wrong = found.text.match(/.*\b(undefined|NaN|null|Infinity)\b.*/g);
   expect('no text is left out', wrong === null, wrong);
 }

@@ -168,6 +168,13 @@ async function tableAndFilters(browser) {
   }
   expect('exactness can be chosen where plans differ in it', filtered.several === filtered.exactness);
   expect('reset brings all back', filtered.after === start.all, filtered.after);
+  const none = await inPage(browser, `
+    setTo(document.querySelector('#filters input[type=number]'), '1e300');
+    const said = document.getElementById('rows').textContent, left = counted();
+    document.getElementById('reset').click();
+    return {said, left, back: document.getElementById('rows').textContent};`);
+  expect('filters that leave no plan say so', none.left === 0 && none.said.includes('Reset shows all'), none);
+  expect('and no longer behind Reset', !none.back.includes('Reset shows all'));
   const sorted = await inPage(browser, `
     const column = raw.columns.findIndex(c => c.name === 'memory/GPU');
     const button = [...document.querySelectorAll('#head button')].find(b => b.textContent.startsWith('memory/GPU'));

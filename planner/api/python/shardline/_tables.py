@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Dict, Generic, Iterator, Optional, Sequence, Tuple, TypeVar, Union
 from typing import overload
 
@@ -73,6 +74,7 @@ class Rows(Sequence[Row], Generic[Row]):
     def __getitem__(self, index: Union[int, slice]) -> Union[Row, Tuple[Row, ...]]:
         if isinstance(index, slice):
             return tuple(self._table.row(i) for i in range(*index.indices(len(self))))
+        index = operator.index(index)
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
             raise IndexError(f"row {index} of {len(self)}")
@@ -106,6 +108,19 @@ class Rows(Sequence[Row], Generic[Row]):
 
 def _unpickled(rows: Tuple[Any, ...], columns: Optional[Dict[str, Any]]) -> "Rows[Any]":
     return Rows(_Kept(rows, columns))
+
+
+def _time(seconds: float) -> str:
+    """"8.54 ms": three digits in the unit in which they stand before the point."""
+    for unit, of_it in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= of_it:
+            return f"{seconds / of_it:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _excess(part: float) -> str:
+    """As the program says it: "+9 %", or "8,539 times as much" where a percentage says nothing."""
+    return f"{100 * part:+.0f} %" if part < 100 else f"{1 + part:,.0f} times as much"
 
 
 def _joined(tables: Sequence[Tuple[str, Dict[str, Any]]]) -> Columns:
@@ -199,5 +214,5 @@ class PlanTables(_Tables):
         if self.met:
             return self
         miss = self.miss
-        nearest = f"; the nearest: {miss.what} {miss.time_s:.3g} s ({miss.part:+.0%})" if miss else ""
+        nearest = f"; the nearest: {miss.what} {_time(miss.time_s)} ({_excess(miss.part)})" if miss else ""
         raise NoPlan(f"{self.title}: no plan fits and meets the target{nearest}")
