@@ -43,6 +43,7 @@ class BlockTable {
   void replace(BlockHash hash, std::uint32_t block);
   /// A hash that is there (checked) is no more.
   void erase(BlockHash hash);
+  std::size_t size() const { return entries_; }
 
  private:
   struct Slot {

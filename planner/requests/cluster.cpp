@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "planner/requests/request_slots.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
@@ -91,34 +92,53 @@ class Cluster {
     TraceRequest request;
     Arrival arrival;
   };
-  // Who is in a replica, by the numbers that it gives in turn. A window of slots from the oldest one on: a
-  // node for each of a million users is freed one by one, which took most of the half second that a signal
-  // may take.
+  // Who is in a replica, by the numbers that it gives in turn: memory of the most that were in it at once,
+  // and no node of each, which would be freed one by one after a signal.
   class Inside {
    public:
-    void add(Coming c) { slots_.emplace_back(std::move(c)); }
-    // The one of `number`, who leaves.
-    Coming take(std::uint64_t number) {
-      SL_CHECK(number >= first_ && number - first_ < slots_.size() && slots_[number - first_],
-               "who is answered was sent");
-      Coming out = std::move(*slots_[number - first_]);
-      slots_[number - first_].reset();
-      for (; !slots_.empty() && !slots_.front(); ++first_) slots_.pop_front();
+    // `again`: its request may have to be sent again; else only its arrival is of interest.
+    void add(Coming c, bool again) {
+      const NumberedIds::Id id = slots_.add({c.arrival, next_, true});
+      ids_.add(next_++, id);
+      if (!again) return;
+      if (requests_.size() <= id) requests_.resize(id + 1);
+      requests_[id] = std::move(c.request);
+    }
+    // The one of `number`, who leaves: when it had come.
+    Arrival take(std::uint64_t number) {
+      const std::optional<NumberedIds::Id> id = ids_.find(number);
+      SL_CHECK(id, "who is answered was sent");
+      const Arrival out = slots_[*id].arrival;
+      if (!requests_.empty()) requests_[*id] = {};
+      ids_.erase(number);
+      slots_.forget(*id);
       return out;
     }
     // All of them, in the order in which they came; numbers begin anew.
     std::vector<Coming> take_all() {
+      std::vector<NumberedIds::Id> there;
+      for (NumberedIds::Id id = 0; id < slots_.end(); ++id)
+        if (slots_[id].is_there) there.push_back(id);
+      std::sort(there.begin(), there.end(),
+                [this](NumberedIds::Id a, NumberedIds::Id b) { return slots_[a].number < slots_[b].number; });
       std::vector<Coming> out;
-      for (std::optional<Coming>& c : slots_)
-        if (c) out.push_back(std::move(*c));
-      slots_.clear();
-      first_ = 0;
+      out.reserve(there.size());
+      for (const NumberedIds::Id id : there) out.push_back({std::move(requests_[id]), slots_[id].arrival});
+      *this = {};
       return out;
     }
 
    private:
-    std::deque<std::optional<Coming>> slots_;
-    std::uint64_t first_ = 0;  // number of the first slot
+    struct Slot {
+      Arrival arrival;
+      std::uint64_t number = 0;
+      bool is_there = false;
+    };
+
+    std::vector<TraceRequest> requests_;  // by id, of those that may be sent again
+    RequestSlots<Slot> slots_;
+    NumberedIds ids_;
+    std::uint64_t next_ = 0;
   };
   // A replica dies, or is back.
   struct Event {
@@ -191,9 +211,7 @@ class Cluster {
       if (e.dead() || c.request.arrival > event || (!e.idle() && c.request.arrival > e.now())) continue;
       if (e.take(c.request, c.arrival.time)) {
         router_.took(i, static_cast<double>(c.request.input));
-        // What is lost is sent again; else only who is answered is of interest.
-        if (failures_.all.empty()) c.request = {};
-        in_[i].add(std::move(c));
+        in_[i].add(std::move(c), !failures_.all.empty());
       } else if (load_.closed) {
         // Who is refused comes again, as after an answer.
         load_.arrivals->completed(c.arrival, std::max(e.now(), c.arrival.time));
@@ -239,9 +257,9 @@ class Cluster {
 
   void leave(std::size_t replica, const AnsweredRequest& a) {
     ++done_;
-    const Coming c = in_[replica].take(a.number);
+    const Arrival came = in_[replica].take(a.number);
     if (!load_.closed) router_.answers(replica, static_cast<double>(a.prompt), a.last);
-    if (load_.closed) load_.arrivals->completed(c.arrival, a.last);
+    if (load_.closed) load_.arrivals->completed(came, a.last);
     if (answered_) answered_(a);
     if (timeline_ != nullptr) timeline_->add(replica, a);
   }

@@ -184,7 +184,7 @@ void PairPlay::send() {
   w.request.arrival = w.arrival.time + load_.path;
   out_.last_sent = w.arrival.time;
   w.place = w.request.number = out_.sent;
-  if (!failures_.all.empty()) name_text(w);
+  if (!never_fails()) name_text(w);
   more_ = ++out_.sent < requests_;
   const Seconds now = w.arrival.time;
   give(std::move(w), now);
@@ -218,14 +218,12 @@ void PairPlay::arrive(PairPool& pool, std::size_t i) {
 
 bool PairPlay::take(PairPool& pool, std::size_t i, PairWayId id) {
   PairWay& w = ways_[id];
-  const std::int64_t output = w.request.output;
+  TraceRequest& request = whole(w);
   if (&pool == &prefill_) {
-    w.request.output = 1;  // and the answer is thrown away, or goes with the cache
+    request.output = 1;  // and the answer is thrown away, or goes with the cache
     w.came = true;
   }
-  const bool is_taken = pool.engines[i]->take(w.request, w.arrival.time);
-  w.request.output = output;
-  if (!is_taken) return false;
+  if (!pool.engines[i]->take(request, w.arrival.time)) return false;
   const std::size_t group = pool.engines[i]->taken_by();
   std::vector<PairWayId>& there = pool.group_ways[pool.at(i, group)];
   (&pool == &prefill_ ? w.group : w.group_to) = group;

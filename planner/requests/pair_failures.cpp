@@ -1,6 +1,8 @@
 // Replicas of a pair of pools that die and are back [R15]: what becomes of the requests that lose one.
 #include <algorithm>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "planner/requests/pair_play.hpp"
 #include "sim/base/error.hpp"
@@ -96,7 +98,7 @@ void PairPlay::go_down(PairPool& pool, std::size_t i, Seconds at) {
   pool.end(i);
   std::vector<PairWay> again;
   for (const PairWayId id : there) {
-    PairWay way = ways_[id];
+    PairWay way = copy(id);
     if (loses(pool, id, at)) again.push_back(std::move(way));
   }
   for (PairWay& w : again) send_again(std::move(w), at);
@@ -114,7 +116,7 @@ void PairPlay::name_text(PairWay& way) {
 
 // An engine has failed it.
 void PairPlay::fail(PairWayId id, Seconds at) {
-  PairWay way = ways_[id];
+  PairWay way = copy(id);
   decode_.router.answers(way.to, static_cast<double>(way.request.input), at);
   forget(id);
   send_again(std::move(way), at);
@@ -140,15 +142,33 @@ void PairPlay::give(PairWay&& way, Seconds now) {
 
 PairWayId PairPlay::add(PairWay&& way) {
   way.serial = ++attempts_;
+  way.text = texts_.keep(way.request.blocks);
+  std::vector<std::uint64_t>().swap(way.request.blocks);  // {} would leave it its memory
   return ways_.add(std::move(way));
 }
 
+TraceRequest& PairPlay::whole(const PairWay& way) {
+  std::vector<std::uint64_t> blocks = std::move(whole_.blocks);  // its memory
+  blocks.assign(way.text.begin(), way.text.end());
+  whole_ = way.request;
+  whole_.blocks = std::move(blocks);
+  return whole_;
+}
+
+PairWay PairPlay::copy(PairWayId id) const {
+  PairWay out = ways_[id];
+  out.request.blocks.assign(out.text.begin(), out.text.end());
+  out.text = {};
+  return out;
+}
+
 void PairPlay::forget(PairWayId id, bool answered) {
-  const PairWay& w = ways_[id];
+  PairWay& w = ways_[id];
   if (answered)
     out_.tokens_read += w.tokens;
   else
     out_.lost_tokens += static_cast<double>(w.tokens) - w.cut;
+  texts_.drop(w.text);
   ways_.forget(id);
 }
 

@@ -11,6 +11,7 @@
 #include "planner/requests/first_due.hpp"
 #include "planner/requests/pair.hpp"
 #include "planner/requests/request_slots.hpp"
+#include "planner/requests/text_memory.hpp"
 
 namespace shardline {
 
@@ -19,6 +20,7 @@ constexpr double kNoPairEvent = FirstDue::kNever;
 /// Of a request that is on its way through both pools: one attempt to answer it.
 struct PairWay {
   TraceRequest request;
+  TextMemory::Text text;  // of the request, once the way is added: its blocks are empty then
   Arrival arrival;
   std::size_t from = 0, to = 0;  // the replica that prefills it, unless the one that decodes does; that one
   std::size_t group = 0, group_to = 0;      // [R18] of these, once it is there
@@ -159,10 +161,15 @@ class PairPlay {
   void release(const PairWay& way, Seconds at);
   Scheduler& prefiller(const PairWay& w) { return *prefill_.schedulers[prefill_.at(w.from, w.group)]; }
   PairWayId add(PairWay&& way);
+  /// The request of a way that was added, with its text; until the next one.
+  TraceRequest& whole(const PairWay& way);
+  /// A copy with its text, to be sent again.
+  PairWay copy(PairWayId id) const;
   /// An attempt ends, answered or not: its tokens are counted.
   void forget(PairWayId id, bool answered = false);
   /// Sent again by the router, which knows at once; the way from a user is not gone again.
   void send_again(PairWay way, Seconds now);
+  bool never_fails() const { return failures_.all.empty(); }
   bool any_up(bool prefill) const {
     return decode_.router.any_up() && (!prefill || prefill_.router.any_up());
   }
@@ -172,6 +179,7 @@ class PairPlay {
   const std::int64_t max_local_prefill_;
   const Seconds fixed_;  // before anything of a hand-off flows
   TransferLinks links_;
+  TextMemory texts_;  // of ways
   RequestSlots<PairWay> ways_;
   std::priority_queue<Between, std::vector<Between>, std::greater<>> between_;
   std::vector<Scheduler::Id> readers_;  // by way, in the group that it is to be answered by
@@ -215,6 +223,7 @@ class PairPlay {
   const PairFailures& failures_;
   std::vector<Event> events_;
   std::size_t next_event_ = 0;
+  TraceRequest whole_;
   std::vector<PairWay> homeless_;  // while all of a pool are down
   std::vector<Scheduler::Read> reads_;
   std::vector<std::pair<PairWayId, std::uint32_t>> reading_;

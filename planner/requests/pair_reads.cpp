@@ -38,13 +38,13 @@ class ReadingPair : public PairPlay {
   void pass(const Between& b) override {
     PairWay& w = ways_[b.way];
     if (!decode_.router.any_up()) {
-      PairWay way = w;
+      PairWay way = copy(b.way);
       leave_blocks(b.way, w.prefilled + Seconds(PairRun::kLease));
       send_again(std::move(way), b.at);
       return;
     }
     w.request.arrival = b.at + load_.path;
-    w.to = decode_.router.route(w.request, b.at);
+    w.to = decode_.router.route(whole(w), b.at);
     w.at_decode = true;
     decode_.come(w.to, b.way, w.request.arrival);
   }

@@ -38,8 +38,11 @@ class SendingPair : public PairPlay {
   // Who waits where it is prefilled waits in the other pool, too.
   double waiting() const override { return waiting_in(decode_); }
 
+  // Of the two only who prefills asks for its text; where replicas die it is sent again.
   void taken(const PairPool& pool, PairWayId id) override {
-    if (&pool == &prefill_ && ways_[id].room) tell_room(id, ways_[id].reads);
+    if (&pool != &prefill_) return;
+    if (never_fails()) texts_.drop(ways_[id].text);
+    if (ways_[id].room) tell_room(id, ways_[id].reads);
   }
   bool may_refuse(const PairPool& /*pool*/, const PairWay& /*way*/) const override { return true; }
 

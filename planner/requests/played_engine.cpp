@@ -104,7 +104,7 @@ bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
     ++out_.refused;
     return false;
   }
-  if (queued) queue_.push_back({request, came, taken_});
+  if (queued) queue(request, came);
   ++taken_;
   return true;
 }
@@ -123,6 +123,11 @@ bool PlayedEngine::give(Group& group, const TraceRequest& request, Seconds came,
   return true;
 }
 
+void PlayedEngine::queue(const TraceRequest& r, Seconds came) {
+  queue_.push_back(
+      {{r.arrival, r.input, r.output, {}, r.local_prefill, r.number}, texts_.keep(r.blocks), came, taken_});
+}
+
 // Those at the front of the queue for whom there are places in all groups together.
 void PlayedEngine::deal() {
   if (queue_.empty()) return;
@@ -136,7 +141,9 @@ void PlayedEngine::deal() {
   for (std::size_t i = 0; i < std::min(places, queue_.size()); ++i)
     tokens.push_back(static_cast<std::uint64_t>(queue_[i].request.input));
   for (const Dealt& d : deal_together(tokens, loads)) {
-    const Queued& q = queue_[d.request];
+    Queued& q = queue_[d.request];
+    q.request.blocks.assign(q.text.begin(), q.text.end());
+    texts_.drop(q.text);
     const bool taken = give(groups_[d.group], q.request, q.came, q.number);
     SL_CHECK(taken, "who waits in the queue is taken");
   }

@@ -11,6 +11,7 @@
 #include "planner/requests/group_router.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/served_series.hpp"
+#include "planner/requests/text_memory.hpp"
 #include "sim/queue/quantiles.hpp"
 
 namespace shardline {
@@ -126,13 +127,15 @@ class PlayedEngine {
   };
   // In the queue in front of groups.
   struct Queued {
-    TraceRequest request;
+    TraceRequest request;   // without its text
+    TextMemory::Text text;  // in texts_
     Seconds came;
     std::uint64_t number = 0;
   };
 
   static bool idle(const Scheduler& s) { return s.decided() == 0 && s.running() + s.waiting() == 0; }
   bool give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number);
+  void queue(const TraceRequest& r, Seconds came);
   void deal();
   void decide();
   bool unfinished() const;
@@ -151,6 +154,7 @@ class PlayedEngine {
 
   std::vector<Group> groups_;
   const ReplicaGroups rule_;
+  TextMemory texts_;  // of the queue
   std::deque<Queued> queue_;
   GroupRouter router_;
   const StepTimes& times_;

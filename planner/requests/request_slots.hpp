@@ -1,9 +1,14 @@
 // Requests of a scheduler by number, which those that are forgotten leave to others.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "planner/requests/block_pool.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -24,7 +29,7 @@ class RequestSlots {
     return id;
   }
   void forget(Id id) {
-    requests_[id] = {};
+    requests_[id] = Request{};  // {} would leave a list its memory
     unused_.push_back(id);
   }
   Request& operator[](Id id) { return requests_[id]; }
@@ -35,6 +40,32 @@ class RequestSlots {
  private:
   std::vector<Request> requests_;
   std::vector<Id> unused_;
+};
+
+/// Ids of requests by a number that is given in turn. A table of the most that were there at once, however
+/// long the oldest of them stays, and no node of each, which would be freed one by one.
+class NumberedIds {
+ public:
+  using Id = std::uint32_t;
+
+  /// A number that is not there (checked); the largest Id is none.
+  void add(std::uint64_t number, Id id) {
+    const std::uint32_t other = ids_.try_insert(key(number), id + 1);
+    SL_CHECK(other == 0 && id + 1 != 0, "a number is given once");
+  }
+  std::optional<Id> find(std::uint64_t number) const {
+    const std::uint32_t found = ids_.find(key(number));
+    return found == 0 ? std::nullopt : std::optional(found - 1);
+  }
+  /// A number that is there (checked) is no more.
+  void erase(std::uint64_t number) { ids_.erase(key(number)); }
+  std::size_t size() const { return ids_.size(); }
+
+ private:
+  // Of different numbers different: chain_hash() is a bijection of what stands behind 0.
+  static BlockHash key(std::uint64_t number) { return chain_hash(0, number); }
+
+  BlockTable ids_{0};
 };
 
 }  // namespace shardline

@@ -26,11 +26,7 @@ std::uint32_t RunPool::add_text(const ChainText& of) {
     unused_texts_.pop_back();
   }
   Text& t = texts_[text];
-  const std::size_t length = of.text.size();
-  const std::span<std::uint64_t> ids(
-      std::pmr::polymorphic_allocator<std::uint64_t>(&memory_).allocate(length), length);
-  std::copy(of.text.begin(), of.text.end(), ids.begin());
-  t.ids = ids;
+  t.ids = memory_.keep(of.text);
   t.number = of.number;
   t.parts = of.text_block / of.block;
   SL_CHECK(text == 1 || t.parts == texts_[1].parts, "blocks of all texts are alike");
@@ -43,8 +39,7 @@ std::uint32_t RunPool::add_text(const ChainText& of) {
 void RunPool::drop_text(std::uint32_t text) {
   Text& t = texts_[text];
   if (--t.uses > 0) return;
-  memory_.deallocate(const_cast<std::uint64_t*>(t.ids.data()), t.ids.size_bytes(), alignof(std::uint64_t));
-  t.ids = {};
+  memory_.drop(t.ids);
   unused_texts_.push_back(text);
 }
 

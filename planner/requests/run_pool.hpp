@@ -3,11 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
 #include <span>
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/text_memory.hpp"
 
 namespace shardline {
 
@@ -110,10 +110,7 @@ class RunPool {
   std::uint32_t path_blocks_ = 0;
   std::uint32_t size_, available_, blank_, filled_ = 0;
   bool prefixes_;
-  // Of ids: those of a million requests that wait are given back at once, and not one by one.
-  // What is larger than a pool's largest block stands in a sorted list, where each that comes and goes moves
-  // the others: texts of millions of tokens are smaller.
-  std::pmr::unsynchronized_pool_resource memory_{{0, std::size_t{1} << 17}};
+  TextMemory memory_;
 };
 
 }  // namespace shardline

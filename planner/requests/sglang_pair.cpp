@@ -11,17 +11,17 @@ namespace shardline {
 // The server that prefills (disaggregation/prefill.py).
 
 void SglangScheduler::has_room(std::uint64_t number) {
-  const auto at = handshakes_.find(number);
-  SL_CHECK(at != handshakes_.end(), "who has room has come, and had none before");
-  roomed_.emplace(number, at->second);
+  const std::optional<Id> id = handshakes_.find(number);
+  SL_CHECK(id, "who has room has come, and had none before");
+  roomed_.emplace(number, *id);
 }
 
 // [R15] The other server is gone before it had room: nothing is held for the request but its place in line.
 void SglangScheduler::lose_room(std::uint64_t number) {
-  const auto at = handshakes_.find(number);
-  SL_CHECK(at != handshakes_.end() && !roomed_.contains({number, at->second}), "who has no room loses none");
-  requests_.forget(at->second);
-  handshakes_.erase(at);
+  const std::optional<Id> id = handshakes_.find(number);
+  SL_CHECK(id && !roomed_.contains({number, *id}), "who has no room loses none");
+  forget_early(*id);
+  handshakes_.erase(number);
   --live_;
 }
 
@@ -78,6 +78,8 @@ void SglangScheduler::keep(Id id) {
   keep_prompt(id, requests_[id].fill);
   Request& r = requests_[id];  // but for its text all of it is still asked for
   kept_.emplace(r.number, std::pair(std::move(r), kept_order_++));
+  r.text = {};
+  r.pages = 0;
   --live_;
 }
 
@@ -124,7 +126,7 @@ void SglangScheduler::drop_failed(bool with_pages) {
     --failing_;
     --live_;
     changed_ = true;
-    requests_.forget(id);
+    forget_early(id);
     return true;
   };
   if (with_pages)

@@ -94,7 +94,7 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
   Request r;
   r.prompt = static_cast<std::uint32_t>(request.input);
   r.answer = *answer;
-  if (!knobs_.disable_radix_cache) r.text = request.blocks;  // nobody else asks for it
+  if (!knobs_.disable_radix_cache) r.text = texts_.keep(request.blocks);  // nobody else asks for it
   r.stream = request.number;
   r.number = added_++;
   const std::uint64_t number = r.number;
@@ -105,7 +105,7 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
       waiting_.push_back(id);
       break;
     case PairRole::prefills:
-      handshakes_.emplace(number, id);
+      handshakes_.add(number, id);
       break;
     case PairRole::decodes:
       asks_.push_back(id);
@@ -116,6 +116,12 @@ std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& requ
 
 void SglangScheduler::forget(Id id) {
   SL_CHECK(requests_[id].done, "only requests that are done are forgotten");
+  requests_.forget(id);
+}
+
+// One that is not done, and so has not left.
+void SglangScheduler::forget_early(Id id) {
+  drop_text(requests_[id]);
   requests_.forget(id);
 }
 
@@ -180,7 +186,7 @@ SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
     // The last token is computed in any case: its logits are asked for.
     const std::uint32_t whole = text_pages(r.fill - 1);
     extend_text(r, whole);
-    match = tree_.match(std::span(r.pages).first(whole));
+    match = tree_.match(text_of(r, whole));
   }
   const auto prefix = static_cast<std::uint32_t>(match.pages * knobs_.page_size);
   const std::uint32_t rest = r.fill - prefix, paged = pages_of(rest) * knobs_.page_size;

@@ -15,6 +15,7 @@
 #include "planner/requests/radix_tree.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
+#include "planner/requests/text_memory.hpp"
 #include "planner/serving/trace.hpp"
 
 namespace shardline {
@@ -84,11 +85,11 @@ class SglangScheduler : public Scheduler {
     std::uint32_t fill = 0;       // tokens that its prompt had when it began: more if retracted
     std::uint32_t kept = 0;       // pages of it that are in the tree and locked
     bool began = false;
-    std::uint32_t sent = 0;            // tokens of its prompt that went to the other engine
-    bool fails = false;                // it will never have all from there
-    RadixNode node = 0;                // where those end
-    std::vector<std::uint64_t> pages;  // its text, as far as it was needed
-    std::vector<std::uint64_t> text;   // of the trace's blocks
+    std::uint32_t sent = 0;   // tokens of its prompt that went to the other engine
+    bool fails = false;       // it will never have all from there
+    RadixNode node = 0;       // where those end
+    std::uint32_t pages = 0;  // its text, as far as it was needed: in pages_, less one; 0: nowhere
+    TextMemory::Text text;    // of the trace's blocks, in texts_
     std::uint32_t known() const { return generated - in_flight; }
   };
 
@@ -152,9 +153,12 @@ class SglangScheduler : public Scheduler {
   std::uint32_t text_pages(std::uint32_t tokens) const;
   std::optional<std::uint32_t> answer_of(const TraceRequest& request) const;
   void extend_text(Request& r, std::size_t pages);
+  std::span<const std::uint64_t> text_of(const Request& r, std::size_t pages) const;
+  void drop_text(Request& r);
   void evict_for(std::uint64_t tokens);
   void keep_prompt(Id id, std::uint32_t tokens);
   void leave(Request& r);
+  void forget_early(Id id);
   void merge_last();
   double room(const Budget& b) const;
   void charge(Budget& b, std::uint32_t tokens, std::uint32_t answer) const;
@@ -173,7 +177,7 @@ class SglangScheduler : public Scheduler {
 
   // With drafts, sglang_drafts.cpp.
   bool drafts() const { return law_.drafts() > 0; }
-  void join_pages(Request& r, std::size_t from) const;
+  void join_pages(const Request& r, std::vector<std::uint64_t>& pages, std::size_t from) const;
   std::uint32_t held_tokens(const Request& r) const;
   std::uint32_t asked_tokens(const Request& r) const;
   std::uint64_t pages_to_verify(std::span<const Id> ids) const;
@@ -203,6 +207,8 @@ class SglangScheduler : public Scheduler {
   const DraftLaw law_;
   RadixTree tree_;
   std::uint64_t free_;  // pages
+  TextMemory texts_;
+  RequestSlots<std::vector<std::uint64_t>> pages_;  // of those that were looked at: few of those that wait
   RequestSlots<Request> requests_;
   std::vector<Id> ended_, retracted_;
   std::deque<Id> waiting_;
@@ -224,7 +230,7 @@ class SglangScheduler : public Scheduler {
   std::size_t slots_ = 0;
   // Of who prefills: who waits for room by number, who has it, those that were computed and not read, and
   // their numbers when they were; what steps have computed.
-  std::unordered_map<std::uint64_t, Id> handshakes_;
+  NumberedIds handshakes_;
   std::set<std::pair<std::uint64_t, Id>> roomed_;
   std::unordered_map<std::uint64_t, std::pair<Request, std::uint64_t>> kept_;  // and which of them it is
   std::vector<std::uint64_t> told_;

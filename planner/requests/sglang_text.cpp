@@ -16,38 +16,54 @@ std::uint32_t SglangScheduler::text_pages(std::uint32_t tokens) const {
 }
 
 // A page of pairs ends with the first token of the next page: pages with equal tokens differ if that does.
-void SglangScheduler::join_pages(Request& r, std::size_t from) const {
+void SglangScheduler::join_pages(const Request& r, std::vector<std::uint64_t>& pages,
+                                 std::size_t from) const {
   constexpr std::uint64_t kOwn = std::uint64_t{1} << 62, kPlace = 0x94d049bb133111ebULL;  // odd
-  for (std::size_t i = from; i < r.pages.size(); ++i) {
+  for (std::size_t i = from; i < pages.size(); ++i) {
     const std::size_t next = (i + 1) * knobs_.page_size, block = next / text_block_;
     const bool given = next < r.prompt && block < r.text.size();
     const BlockHash token =
         given ? chain_hash(r.text[block], next % text_block_) : chain_hash(kOwn | r.number, next);
-    r.pages[i] += kPlace * token;
+    pages[i] += kPlace * token;
   }
 }
 
 // Pages of the prompt are what the trace says; of the answer, and without a trace, nobody else has them. One
 // hash is enough for the pages of a block of text: they differ by their place in it.
-void SglangScheduler::extend_text(Request& r, std::size_t pages) {
+void SglangScheduler::extend_text(Request& r, std::size_t count) {
   constexpr std::uint64_t kOwn = std::uint64_t{1} << 63, kPlace = 0xbf58476d1ce4e5b9ULL;  // odd
-  const std::size_t had = r.pages.size();
+  if (count == 0) return;
+  if (r.pages == 0) r.pages = pages_.add({}) + 1;
+  std::vector<std::uint64_t>& pages = pages_[r.pages - 1];
+  const std::size_t had = pages.size();
   std::size_t i = had;
-  if (i >= pages) return;
+  if (i >= count) return;
   // All that there will ever be, so that they move no more.
-  if (had == 0) r.pages.reserve(std::max(pages, std::size_t{pages_of(r.prompt + r.answer)}));
-  r.pages.resize(pages);
+  if (had == 0) pages.reserve(std::max(count, std::size_t{pages_of(r.prompt + r.answer)}));
+  pages.resize(count);
   const std::size_t parts = text_block_ / knobs_.page_size;
   const std::size_t of_prompt = r.prompt / knobs_.page_size;
-  const std::size_t given = std::min({pages, of_prompt, parts * r.text.size()});
+  const std::size_t given = std::min({count, of_prompt, parts * r.text.size()});
   while (i < given) {
     const std::size_t block = i / parts, end = std::min(given, (block + 1) * parts);
     const BlockHash hash = chain_hash(r.text[block], 0);
-    for (; i < end; ++i) r.pages[i] = hash + kPlace * (i - block * parts);
+    for (; i < end; ++i) pages[i] = hash + kPlace * (i - block * parts);
   }
   const BlockHash own = chain_hash(kOwn | r.number, 0);
-  for (; i < pages; ++i) r.pages[i] = own + kPlace * i;
-  if (drafts()) join_pages(r, had);
+  for (; i < count; ++i) pages[i] = own + kPlace * i;
+  if (drafts()) join_pages(r, pages, had);
+}
+
+// The first pages of its text, as far as it was extended.
+std::span<const std::uint64_t> SglangScheduler::text_of(const Request& r, std::size_t pages) const {
+  if (pages == 0) return {};
+  return std::span(pages_[r.pages - 1]).first(pages);
+}
+
+void SglangScheduler::drop_text(Request& r) {
+  texts_.drop(r.text);
+  if (r.pages > 0) pages_.forget(r.pages - 1);
+  r.pages = 0;
 }
 
 // common.py, evict_from_tree_cache: as many as are asked for, where fewer are free.
@@ -61,8 +77,7 @@ void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
   const std::uint32_t whole = text_pages(tokens);
   extend_text(r, whole);
-  const auto text = std::span(r.pages).first(whole);
-  const auto [node, twice] = tree_.insert(text);
+  const auto [node, twice] = tree_.insert(text_of(r, whole));
   free_ += twice - std::min<std::uint64_t>(twice, r.kept);
   tree_.ask(node);  // cache_unfinished_req matches what it has inserted
   tree_.unlock(r.node);
@@ -80,13 +95,12 @@ void SglangScheduler::leave(Request& r) {
     // Drafts beyond the end of the answer were accepted, too.
     const std::uint32_t whole = text_pages(drafts() ? r.computed : r.prompt + r.answer - 1);
     extend_text(r, whole);
-    const std::uint64_t twice = tree_.insert(std::span(r.pages).first(whole)).pages;
+    const std::uint64_t twice = tree_.insert(text_of(r, whole)).pages;
     free_ += twice - std::min<std::uint64_t>(twice, r.kept);
     free_ += held - whole;
     tree_.unlock(r.node);
   }
-  r.pages = {};
-  r.text = {};
+  drop_text(r);
 }
 
 }  // namespace shardline

@@ -44,7 +44,7 @@ std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& requ
   r.prompt = r.context = static_cast<std::uint32_t>(request.input);
   r.answer =
       static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, knobs_.max_seq_len - request.input));
-  r.text = request.blocks;
+  r.text = texts_.keep(request.blocks);
   r.number = added_++;
   const Id id = requests_.add(std::move(r));
   queue_.push_back(id);
@@ -331,7 +331,7 @@ void TrtllmScheduler::leave(Id id) {
   r.blocks = {};
   r.filled = {};
   r.chain = {};
-  r.text = {};
+  texts_.drop(r.text);
 }
 
 }  // namespace shardline

@@ -13,6 +13,7 @@
 #include "planner/requests/decided_step.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
+#include "planner/requests/text_memory.hpp"
 #include "planner/serving/trace.hpp"
 
 namespace shardline {
@@ -71,7 +72,7 @@ class TrtllmScheduler : public Scheduler {
     std::vector<KvBlock> blocks;
     std::vector<bool> filled;  // by block: it is the one that is found
     std::vector<BlockHash> chain;
-    std::vector<std::uint64_t> text;  // of the trace's blocks
+    TextMemory::Text text;  // of the trace's blocks, in texts_
     bool first_chunk() const { return state == State::context && blocks.empty(); }
   };
 
@@ -133,6 +134,7 @@ class TrtllmScheduler : public Scheduler {
 
   TrtllmKnobs knobs_;
   BlockPool pool_;
+  TextMemory texts_;
   RequestSlots<Request> requests_;
   std::vector<Id> active_, ended_;  // active: in the order in which they came
   std::deque<Id> queue_;            // beyond max_batch_size

@@ -12,6 +12,9 @@ BINARY = os.path.abspath(sys.argv[1])
 GOLDEN = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 0.5  # seconds; other programs on the machine may take the processor: the fastest of three counts
 
+GROUPS = ["serve", "deepseek-r1", "--system", "h200-hgx", "--gpus", "8", "--input", "8K", "--output", "16", "--plan", "dp_ep:dp=8,ep=8",
+          "--users", "1000000", "--requests", "2000000"]
+
 
 def write(name, text):
     with open(name, "w") as file:
@@ -47,6 +50,10 @@ def questions():
         "serve long prompts that wait": ["serve", "llama-3-8b-1m", "--system", "h100-hgx", "--gpus", "8", "--plan", "tensor:tpa=8,tpf=8",
                                          "--engine", "vllm", "--any-context", "--input", "900K", "--output", "4", "--users", "200000",
                                          "--requests", "200000"],
+        # Each has a scheduler for each of eight attention groups; of pairs both servers have all who wait.
+        "serve a million users in groups": [*GROUPS, "--engine", "sglang"],
+        "serve a million users in pairs of groups": [*GROUPS, "--engine", "sglang", "--prefill", "dp_ep:dp=8,ep=8"],
+        "serve a million users from one queue": [*GROUPS, "--engine", "trtllm"],
         "serve a trace": ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--plan", "tensor:tpa=2,tpf=2",
                           "--input", "1K", "--output", "10", "--trace", "trace.csv", "-o", "out"],
         "sweep of prefill": ["sweep", "prefill_405b_gb200_1m", "--threads", "2"],
@@ -68,7 +75,8 @@ def questions():
 
 
 # Seconds until the signal where it is not 0.4: when all users are there, whose memory is to be given back.
-LATER = {"serve a million users": 2.5, "serve long prompts that wait": 4}
+LATER = {"serve a million users": 2.5, "serve long prompts that wait": 4, "serve a million users in groups": 2.5,
+         "serve a million users in pairs of groups": 4, "serve a million users from one queue": 2.5}
 
 
 def attempt(arguments, number, delay):
