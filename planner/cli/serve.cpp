@@ -140,7 +140,10 @@ void write(const Study& study, const ServiceAnswer& answer, const std::string& o
   OutputFolder files(out);
   files.write("run.json", document);
   files.write("latencies.csv", serve_csv(answer));
-  files.write("series.csv", series_csv(answer));
+  files.write("series.csv", series_csv(answer.load.series, answer.question.replicas));
+  if (answer.load.pair)
+    files.write("prefill_series.csv",
+                series_csv(answer.load.pair->prefill_series, answer.question.prefill->replicas));
   files.write("trace.json", requests_trace(answer));
   if (const std::string left = left_out_text(answer); !left.empty()) print_notes("  {}\n", left);
   files.draw(latency_plot(study, answer, made_by), "latencies");
@@ -156,9 +159,6 @@ void write(const Study& study, const ServiceAnswer& answer, const std::string& o
 }
 
 int run(const ServeOptions& o, const Provenance& made_by) {
-  if (!o.prefill.empty() && !o.out.empty())
-    throw UserError(
-        "--out: a pair of pools is not drawn yet: without it the answer is printed, and --json has it");
   if (!o.out.empty()) make_output_folder(o.out);
   const api::ServeQuestion question = asked_of(o);
   api::AskedService asked;

@@ -36,9 +36,8 @@ Plot plot_of(const Study& study, const ServiceAnswer& a, const Provenance& made_
 
 // Of every interval of the series, from when it begins; and of the last until it ends.
 template <class Value>
-PlotSeries over_time(const ServiceAnswer& a, std::string name, Value value) {
+PlotSeries over_time(const ServedSeries& series, std::string name, Value value) {
   PlotSeries out{std::move(name), PlotStyle::line, {}};
-  const ServedSeries& series = a.load.series;
   const double length = series.length().value;
   for (std::size_t i = 0; i < series.intervals().size(); ++i)
     out.points.emplace_back(length * (static_cast<double>(i) + 0.5), value(series.intervals()[i]) / length);
@@ -72,8 +71,12 @@ Plot requests_plot(const Study& study, const ServiceAnswer& a, const Provenance&
   Plot plot = plot_of(study, a, made_by, "requests in the engine");
   plot.x_label = "time, s";
   plot.y_label = "requests, all replicas";
-  plot.series.push_back(over_time(a, "run", [](const auto& v) { return v.running; }));
-  plot.series.push_back(over_time(a, "wait", [](const auto& v) { return v.waiting; }));
+  const auto draw = [&](const ServedSeries& series, const std::string& of) {
+    plot.series.push_back(over_time(series, "run" + of, [](const auto& v) { return v.running; }));
+    plot.series.push_back(over_time(series, "wait" + of, [](const auto& v) { return v.waiting; }));
+  };
+  if (a.load.pair) draw(a.load.pair->prefill_series, " for prompts");
+  draw(a.load.series, a.load.pair ? " for answers" : "");
   return plot;
 }
 
@@ -82,11 +85,24 @@ Plot use_plot(const Study& study, const ServiceAnswer& a, const Provenance& made
   plot.x_label = "time, s";
   plot.y_label = "%, mean of replicas";
   const double to = 100.0 / a.question.replicas;
-  plot.series.push_back(over_time(a, "KV held by requests", [&](const auto& v) { return to * v.held; }));
+  const ServedSeries& series = a.load.series;
+  if (a.load.pair) {
+    const ServedSeries& prompts = a.load.pair->prefill_series;
+    const double to_prompts = 100.0 / a.question.prefill->replicas;
+    const auto all = [](const auto& v) { return v.prompting + v.decoding; };
+    const auto held = [](double part) { return [part](const auto& v) { return part * v.held; }; };
+    plot.series = {
+        over_time(prompts, "KV held for prompts", held(to_prompts)),
+        over_time(series, "KV held for answers", held(to)),
+        over_time(prompts, "time of steps for prompts", [&](const auto& v) { return to_prompts * all(v); }),
+        over_time(series, "time of steps for answers", [&](const auto& v) { return to * all(v); })};
+    return plot;
+  }
+  plot.series.push_back(over_time(series, "KV held by requests", [&](const auto& v) { return to * v.held; }));
   plot.series.push_back(
-      over_time(a, "time of steps with prompts", [&](const auto& v) { return to * v.prompting; }));
+      over_time(series, "time of steps with prompts", [&](const auto& v) { return to * v.prompting; }));
   plot.series.push_back(
-      over_time(a, "time of steps that decode alone", [&](const auto& v) { return to * v.decoding; }));
+      over_time(series, "time of steps that decode alone", [&](const auto& v) { return to * v.decoding; }));
   return plot;
 }
 
@@ -204,7 +220,9 @@ class Lanes {
   int used_ = 0;  // lane 0 has the steps
 };
 
-void add_request(const ServedTimeline::Request& of, int lane, std::vector<TraceEvent>& events) {
+// Of a replica that prefills, its prompt alone, which the request comes to the other pool with.
+void add_request(const ServedTimeline::Request& of, int lane, bool prefills,
+                 std::vector<TraceEvent>& events) {
   const AnsweredRequest& r = of.request;
   const int replica = static_cast<int>(of.replica);
   std::vector<std::pair<std::string, std::string>> about{
@@ -212,8 +230,9 @@ void add_request(const ServedTimeline::Request& of, int lane, std::vector<TraceE
       {"found in the prefix cache", std::to_string(r.found)},
       {"tokens of the answer", std::to_string(r.answer)},
       {"preempted, times", std::to_string(r.preempted)}};
-  events.push_back({replica, lane, fmt::format("request {}: TTFT", r.number), "to the first token", r.came,
-                    r.first - r.came, about});
+  events.push_back({replica, lane, fmt::format("request {}: {}", r.number, prefills ? "prompt" : "TTFT"),
+                    prefills ? "to the end of its prompt" : "to the first token", r.came, r.first - r.came,
+                    about});
   if (r.answer > 1)
     events.push_back({replica, lane, fmt::format("request {}: answer", r.number), "to the last token",
                       r.first, r.last - r.first, std::move(about)});
@@ -226,7 +245,10 @@ std::string requests_trace(const ServiceAnswer& a) {
   const ServedTimeline& timeline = *a.load.timeline;
   TraceNames names;
   std::vector<TraceEvent> events;
-  std::vector<Lanes> lanes(static_cast<std::size_t>(a.question.replicas));
+  // Those that prefill are before the others.
+  const int prefill = a.load.pair ? a.question.prefill->replicas : 0;
+  const int all = prefill + a.question.replicas;
+  std::vector<Lanes> lanes(static_cast<std::size_t>(all));
   CancelCheck check;
   for (const ServedTimeline::Step& s : timeline.steps()) {
     check();
@@ -234,10 +256,14 @@ std::string requests_trace(const ServiceAnswer& a) {
   }
   for (const ServedTimeline::Request& r : timeline.requests()) {
     check();
-    add_request(r, lanes.at(r.replica).take(r.request.came, r.request.last), events);
+    add_request(r, lanes.at(r.replica).take(r.request.came, r.request.last),
+                static_cast<int>(r.replica) < prefill, events);
   }
-  for (int replica = 0; replica < a.question.replicas; ++replica) {
-    names.processes.push_back({replica, fmt::format("replica {}", replica)});
+  for (int replica = 0; replica < all; ++replica) {
+    names.processes.push_back({replica, !a.load.pair ? fmt::format("replica {}", replica)
+                                        : replica < prefill
+                                            ? fmt::format("prompts, replica {}", replica)
+                                            : fmt::format("answers, replica {}", replica - prefill)});
     names.lanes.push_back({{replica, 0}, "steps"});
     for (int lane = 1; lane <= lanes[static_cast<std::size_t>(replica)].used(); ++lane)
       names.lanes.push_back({{replica, lane}, fmt::format("request, {}", lane)});

@@ -368,11 +368,10 @@ std::string serve_csv(const ServiceAnswer& a) {
   return out;
 }
 
-std::string series_csv(const ServiceAnswer& a) {
+std::string series_csv(const ServedSeries& series, int of) {
   std::string out = csv_line(
       {"time_s", "running", "waiting", "kv_held", "time_with_prompts", "time_decoding", "time_idle"});
-  const ServedSeries& series = a.load.series;
-  const double length = series.length().value, replicas = a.question.replicas;
+  const double length = series.length().value, replicas = of;
   for (std::size_t i = 0; i < series.intervals().size(); ++i) {
     const ServedSeries::Interval& v = series.intervals()[i];
     const double prompting = v.prompting / length / replicas, decoding = v.decoding / length / replicas;

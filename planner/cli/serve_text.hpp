@@ -30,10 +30,10 @@ std::string closed_form_text(const Study& study, const ServiceQuestion& question
 /// In at most `width` columns where words allow.
 std::string serve_text(const Study& study, const ServiceAnswer& answer, std::size_t width);
 
-/// A row per interval of time: means of requests that run and wait in all replicas, of the part of a
-/// replica's KV cache that requests hold, and the parts of replicas' time that go to steps with prompts, to
+/// A row per interval of time: means of requests that run and wait in all of so many replicas, of the part of
+/// a replica's KV cache that requests hold, and the parts of replicas' time that go to steps with prompts, to
 /// others, and to nothing.
-std::string series_csv(const ServiceAnswer& answer);
+std::string series_csv(const ServedSeries& series, int replicas);
 /// A row per latency and quantile.
 std::string serve_csv(const ServiceAnswer& answer);
 

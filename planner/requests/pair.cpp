@@ -12,17 +12,30 @@
 
 namespace shardline {
 
+namespace {
+
+// Replicas of both pools are one after another, those that prefill first.
+PairPool::Stepped shown(ServedTimeline* timeline, std::size_t first) {
+  if (timeline == nullptr) return {};
+  return [timeline, first](std::size_t i, const PlayedStep& s) { timeline->add(first + i, s); };
+}
+
+}  // namespace
+
 PairPlay::PairPlay(const PairParts& parts)
     : load_(parts.load),
-      prefill_(parts.prefill, ReplicaPool::prefill,
-               [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }),
-      decode_(parts.decode, ReplicaPool::decode,
-              [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); }),
+      prefill_(
+          parts.prefill, ReplicaPool::prefill,
+          [this](std::size_t i, const AnsweredRequest& a) { prefilled(i, a); }, shown(parts.timeline, 0)),
+      decode_(
+          parts.decode, ReplicaPool::decode, [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); },
+          shown(parts.timeline, prefill_.size())),
       max_local_prefill_(parts.decode.max_local_prefill),
       fixed_(parts.links.fixed),
       links_(parts.links, prefill_.schedulers.size(), decode_.schedulers.size()),
       answered_(parts.answered),
-      failures_(parts.failures) {
+      failures_(parts.failures),
+      timeline_(parts.timeline) {
   plan_failures();
 }
 
@@ -148,11 +161,19 @@ bool PairPlay::take(PairPool& pool, std::size_t i, PairWayId id) {
   return true;
 }
 
+// In both pools by its place among all.
+void PairPlay::show(std::size_t replica, AnsweredRequest a, const PairWay& way) {
+  if (timeline_ == nullptr) return;
+  a.number = way.place;
+  timeline_->add(replica, a);
+}
+
 void PairPlay::prefilled(std::size_t i, const AnsweredRequest& a) {
   const PairWayId id = prefill_.ways[i][a.number];
   PairWay& w = ways_[id];
   w.prefilled = a.last;
   w.computed = true;
+  show(i, a, w);
   prefill_.router.answers(i, static_cast<double>(a.prompt), a.last);
   computed(id);
 }
@@ -245,6 +266,7 @@ void PairPlay::leave(std::size_t i, const AnsweredRequest& a) {
   else
     note_parts(w, a.first);
   if (load_.closed) load_.arrivals->completed(w.arrival, a.last);
+  show(prefill_.size() + i, a, w);
   forget(id, true);
   if (answered_) answered_(a);
 }
@@ -283,18 +305,20 @@ void PairPlay::finish() {
   out_.decode = std::move(decode_.past);
   out_.unserved = homeless_.size();
   out_.way = prefill_.schedulers.front()->cache_way();
+  if (timeline_ != nullptr) timeline_->finish();
   out_.sending = links_.sent();
   out_.reading = links_.received();
 }
 
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
-                  const std::function<void(std::uint64_t)>& step, const PairFailures& failures) {
+                  const std::function<void(std::uint64_t)>& step, const PairFailures& failures,
+                  ServedTimeline* timeline) {
   for (const PlayedPool* p : {&prefill, &decode})
     SL_CHECK(!p->schedulers.empty() && p->times != nullptr && p->groups.count > 0 &&
                  p->schedulers.size() % p->groups.count == 0,
              "each pool has whole replicas, and times");
-  const PairParts parts{prefill, decode, links, load, answered, failures};
+  const PairParts parts{prefill, decode, links, load, answered, failures, timeline};
   const CacheWay way = prefill.schedulers.front()->cache_way();
   SL_CHECK(way != CacheWay::none && way == decode.schedulers.front()->cache_way(),
            "both pools are of engines that hand caches over in one way");

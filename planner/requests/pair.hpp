@@ -78,9 +78,11 @@ struct PairRun {
 /// prompts as they compute them to who has room for them, who is refused by one is answered by neither. [R18]
 /// Attention groups of a replica have caches and links of their own behind one barrier. [R15]
 /// Who loses a replica, or what was computed for it, begins anew at once, or waits until a replica of either
-/// pool is up.
+/// pool is up. What happens is added to `timeline`, if there is one: replicas that prefill come first, those
+/// that decode behind them, and a request is shown in both, by its place among all.
 PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const TransferRates& links,
                   const ClusterLoad& load, std::uint64_t requests, const PlayedEngine::Answered& answered,
-                  const std::function<void(std::uint64_t done)>& step, const PairFailures& failures = {});
+                  const std::function<void(std::uint64_t done)>& step, const PairFailures& failures = {},
+                  ServedTimeline* timeline = nullptr);
 
 }  // namespace shardline

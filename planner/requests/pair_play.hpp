@@ -44,8 +44,9 @@ using PairWayId = RequestSlots<PairWay>::Id;
 /// steps that it may be in first (PairPlay::touch), and looks for what comes next there (look()) when done.
 class PairPool {
  public:
+  using Stepped = std::function<void(std::size_t, const PlayedStep&)>;
   PairPool(const PlayedPool& of, ReplicaPool which,
-           std::function<void(std::size_t, const AnsweredRequest&)> answered);
+           std::function<void(std::size_t, const AnsweredRequest&)> answered, Stepped stepped);
   std::size_t size() const { return engines.size(); }
   /// A group of replica i among all.
   std::size_t at(std::size_t i, std::size_t group) const { return i * groups.count + group; }
@@ -69,6 +70,7 @@ class PairPool {
   const StepTimes& times;
   const ReplicaGroups groups;
   const std::function<void(std::size_t, const AnsweredRequest&)> answered;
+  const Stepped stepped;  // nothing: nobody looks
   ReplicaRouter router;
   std::vector<Scheduler*> schedulers;                  // by at()
   std::vector<std::unique_ptr<Scheduler>> renewed;     // of replicas that are back
@@ -96,6 +98,7 @@ struct PairParts {
   const ClusterLoad& load;
   const PlayedEngine::Answered& answered;
   const PairFailures& failures;
+  ServedTimeline* timeline;  // nullptr: nobody looks
 };
 
 /// Both pools from event to event. What follows from how caches get from one to the other is a class of its
@@ -201,6 +204,7 @@ class PairPlay {
   void give(PairWay&& way, Seconds now);
   void arrive(PairPool& pool, std::size_t i);
   bool take(PairPool& pool, std::size_t i, PairWayId id);
+  void show(std::size_t replica, AnsweredRequest a, const PairWay& way);
   void prefilled(std::size_t i, const AnsweredRequest& a);
   void begin(PairPool& pool, std::size_t i);
   void end_transfer();
@@ -221,6 +225,7 @@ class PairPlay {
 
   const PlayedEngine::Answered& answered_;
   const PairFailures& failures_;
+  ServedTimeline* const timeline_;
   std::vector<Event> events_;
   std::size_t next_event_ = 0;
   TraceRequest whole_;

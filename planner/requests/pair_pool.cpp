@@ -7,11 +7,12 @@
 namespace shardline {
 
 PairPool::PairPool(const PlayedPool& of, ReplicaPool pool,
-                   std::function<void(std::size_t, const AnsweredRequest&)> on_answer)
+                   std::function<void(std::size_t, const AnsweredRequest&)> on_answer, Stepped on_step)
     : which(pool),
       times(*of.times),
       groups(of.groups),
       answered(std::move(on_answer)),
+      stepped(std::move(on_step)),
       router(of.router, of.schedulers.size() / of.groups.count),
       schedulers(of.schedulers.size()),
       renewed(of.schedulers.size()),
@@ -33,8 +34,11 @@ PairPool::PairPool(const PlayedPool& of, ReplicaPool pool,
 
 void PairPool::start(std::size_t i, const std::vector<Scheduler*>& of_groups, Seconds now) {
   for (std::size_t g = 0; g < groups.count; ++g) schedulers[at(i, g)] = of_groups[g];
-  engines[i] = std::make_unique<PlayedEngine>(of_groups, groups, times, true,
-                                              [this, i](const AnsweredRequest& a) { answered(i, a); });
+  PlayedEngine::Stepped steps;
+  if (stepped) steps = [this, i](const PlayedStep& s) { stepped(i, s); };
+  engines[i] = std::make_unique<PlayedEngine>(
+      of_groups, groups, times, true, [this, i](const AnsweredRequest& a) { answered(i, a); },
+      std::move(steps));
   engines[i]->wake(now);
   since[i] = now;
 }

@@ -182,11 +182,10 @@ class RequestService::Plays {
       if (hopes != nullptr) give_up_where_hopeless(a, *hopes);
     };
     const auto step = [&](std::uint64_t done) { step_(done, q_.requests); };
-    if (pools_) {
-      const PairRun run = pools_->play({times_, q_.replicas, q_.router, law}, load.load(), q_.requests,
-                                       answered, step, q_.failures);
-      return of_pair(run, records, good);
-    }
+    if (pools_)
+      return of_pair(pools_->play({times_, q_.replicas, q_.router, law}, load.load(), q_.requests, answered,
+                                  step, q_.failures, timeline.get()),
+                     records, good, timeline);
     const ClusterFailures failures{q_.failures, [&] { return scheduler_of(knobs_, law); }};
     const ClusterRun run = play_cluster(schedulers, times, q_.router, load.load(), q_.requests, answered,
                                         step, timeline.get(), groups, failures);
@@ -230,10 +229,11 @@ class RequestService::Plays {
 
   // What is of the replicas that decode, but for what is of requests: these are of both pools.
   ServedLoadAnswer of_pair(const PairRun& run, std::array<LatencyRecord, kLatencies.size()>& records,
-                           std::uint64_t good) const {
+                           std::uint64_t good, std::shared_ptr<const ServedTimeline> timeline) const {
     ServedLoadAnswer out = summary({run.decode, run.waiting, run.begins, run.sent, run.last_sent, run.retried,
                                     run.unserved, run.decode_down},
-                                   records, good, false);
+                                   records, good, timeline != nullptr);
+    out.timeline = std::move(timeline);
     double found = 0, prompts = 0;
     for (const ServedRequests& r : run.prefill) {
       out.refused += r.refused;

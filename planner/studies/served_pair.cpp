@@ -219,7 +219,7 @@ std::unique_ptr<Scheduler> PairPools::scheduler(PairRole role, const DraftLaw& l
 PairRun PairPools::play(const Answering& answering, const ClusterLoad& load, std::uint64_t requests,
                         const PlayedEngine::Answered& answered,
                         const std::function<void(std::uint64_t)>& step,
-                        const std::vector<ReplicaFailure>& failures) const {
+                        const std::vector<ReplicaFailure>& failures, ServedTimeline* timeline) const {
   PlayedPool prefill, decode;
   prefill.groups = pair_groups(knobs_, question_.plan, PairRole::prefills);
   decode.groups = pair_groups(knobs_, decode_plan_, PairRole::decodes);
@@ -236,7 +236,7 @@ PairRun PairPools::play(const Answering& answering, const ClusterLoad& load, std
                                 pool == ReplicaPool::prefill ? PairRole::prefills : PairRole::decodes,
                                 answering.law);
                           }};
-  return play_pair(prefill, decode, rates_, load, requests, answered, step, fail);
+  return play_pair(prefill, decode, rates_, load, requests, answered, step, fail, timeline);
 }
 
 ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) const {
@@ -255,6 +255,7 @@ ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) 
   for (const ServedRequests& r : run.prefill) {
     out.prefill_kv = std::max(out.prefill_kv, r.most_held);
     out.preemptions += r.preemptions;
+    out.prefill_series.merge(r.series);
   }
   if (seconds > 0) {
     out.sending = mean_of(run.sending) / seconds;

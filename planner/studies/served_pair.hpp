@@ -49,6 +49,7 @@ struct ServedPair {
   double prefill_down = 0;
   std::uint64_t cut_transfers = 0, failed_loads = 0, recomputed = 0;
   double lost_tokens = 0;
+  ServedSeries prefill_series;  // of all replicas that prefill, over time
 };
 
 /// Whether servers of a pair are others than servers that do both, those that prefill and those that decode
@@ -115,7 +116,7 @@ class PairPools {
   };
   PairRun play(const Answering& answering, const ClusterLoad& load, std::uint64_t requests,
                const PlayedEngine::Answered& answered, const std::function<void(std::uint64_t)>& step,
-               const std::vector<ReplicaFailure>& failures = {}) const;
+               const std::vector<ReplicaFailure>& failures = {}, ServedTimeline* timeline = nullptr) const;
   ServedPair told(const PairRun& run, int decode_gpus, double seconds) const;
   const ServiceKnobs& knobs() const { return knobs_; }
   const TransferRates& rates() const { return rates_; }

@@ -121,6 +121,13 @@ ServedOptions served_options(const Case& c, const ServiceAnswer& a) {
 }
 
 Launch launch_of_service(const Case& c, const ServiceAnswer& a, const std::string& stem) {
+  if (a.load.pair) {
+    Launch out{c.engine->title + " " + c.engine->version, {}, {}, {}};
+    out.refused =
+        "those of a pair of pools say the steps that a sweep prices, not a scheduler's options: a "
+        "sweep of the same question writes them";
+    return out;
+  }
   Plan plan = a.question.plan;
   plan.batch = 1;  // of no step that was played
   const ServedOptions served = served_options(c, a);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "planner/studies/request_service.hpp"
+#include "planner/studies/simulated_plan.hpp"
 #include "tests/planner/serve/served_line.hpp"
 
 namespace shardline {
@@ -57,6 +58,53 @@ TEST(ServedTimeline, R5HasTheStepsAndRequestsThatWereTold) {
         return s.replica == r.replica && s.step.prompts > 0 && s.step.to == r.request.first;
       }));
     }
+    EXPECT_NEAR(ttft / 300, a.load.latencies[static_cast<std::size_t>(Latency::ttft)].mean, 1e-9);
+  }
+}
+
+// Of a pair both pools: replicas that prefill first, steps that add up to what is told of each, and every
+// request in both, by one number, its prompt before its answer. Curves over time are of one pool each.
+TEST(ServedTimeline, R12OfAPairShowsBothPools) {
+  for (const char* engine : {"vllm", "sglang"}) {
+    SCOPED_TRACE(engine);
+    const Study study = study_of_line(engine);
+    ServiceQuestion q = question(study);
+    q.rate = 20;
+    q.requests = 300;
+    q.prefill = PrefillQuestion{possible_plan(study, "tensor:tpa=2,tpf=2"), 2, {}, 0};
+    q.pictures = true;
+    const ServiceAnswer a = serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+    ASSERT_NE(a.load.timeline, nullptr);
+    const ServedTimeline& t = *a.load.timeline;
+    std::map<std::size_t, double> busy;
+    std::map<std::size_t, Seconds> end;
+    for (const ServedTimeline::Step& s : t.steps()) {
+      EXPECT_GE(s.step.from, end[s.replica]);
+      end[s.replica] = s.step.to;
+      busy[s.replica] += (s.step.to - s.step.from).value;
+      EXPECT_TRUE(s.replica == 2 || s.step.decodes == 0);
+    }
+    ASSERT_EQ(busy.size(), 3U);
+    EXPECT_NEAR((busy[0] + busy[1]) / 2 / a.load.seconds, a.load.pair->prefill_busy, 1e-9);
+    EXPECT_NEAR(busy[2] / a.load.seconds, a.load.pair->decode_busy, 1e-9);
+    const auto shown = [](const ServedSeries& series) {
+      double sum = 0;
+      for (const ServedSeries::Interval& i : series.intervals()) sum += i.prompting + i.decoding;
+      return sum;
+    };
+    EXPECT_NEAR(shown(a.load.pair->prefill_series), busy[0] + busy[1], 1e-9 * (busy[0] + busy[1]));
+    EXPECT_NEAR(shown(a.load.series), busy[2], 1e-9 * busy[2]);
+    ASSERT_EQ(t.requests().size(), 600U);
+    std::map<std::uint64_t, Seconds> prompt;
+    double ttft = 0;
+    for (const ServedTimeline::Request& r : t.requests())
+      EXPECT_TRUE(r.replica == 2 || prompt.emplace(r.request.number, r.request.last).second);
+    for (const ServedTimeline::Request& r : t.requests()) {
+      if (r.replica < 2) continue;
+      EXPECT_LT(prompt.at(r.request.number), r.request.first);
+      ttft += (r.request.first - r.request.came).value;
+    }
+    EXPECT_EQ(prompt.size(), 300U);
     EXPECT_NEAR(ttft / 300, a.load.latencies[static_cast<std::size_t>(Latency::ttft)].mean, 1e-9);
   }
 }
