@@ -102,8 +102,8 @@ TEST(PairGroups, R18OneRequestAlone) {
   });
 }
 
-// Rooms are drawn for each request: eight users at a time have their prompts in different groups, but for those
-// who draw the same one, and seldom wait for more than another.
+// Rooms are drawn for each request: eight users at a time have their prompts in different groups, but for
+// those who draw the same one, and seldom wait for more than another.
 TEST(PairGroups, R18PromptsGoToAllGroups) {
   const Study study = r1();
   ServiceQuestion q = question(study, kTensor);
