@@ -182,16 +182,15 @@ class RequestService::Plays {
       if (hopes != nullptr) give_up_where_hopeless(a, *hopes);
     };
     const auto step = [&](std::uint64_t done) { step_(done, q_.requests); };
-    if (pools_)
-      return of_pair(pools_->play({times_, q_.replicas, q_.router, law}, load.load(), q_.requests, answered,
-                                  step, q_.failures, timeline.get()),
-                     records, good, timeline);
+    if (pools_) {
+      const PairRun run = pools_->play({times_, q_.replicas, q_.router, law}, load.load(), q_.requests,
+                                       answered, step, q_.failures, timeline.get());
+      return of_pair(run, records, good, timeline);
+    }
     const ClusterFailures failures{q_.failures, [&] { return scheduler_of(knobs_, law); }};
     const ClusterRun run = play_cluster(schedulers, times, q_.router, load.load(), q_.requests, answered,
                                         step, timeline.get(), groups, failures);
-    ServedLoadAnswer out = summary(run, records, good, pictures);
-    out.timeline = timeline;
-    return out;
+    return summary(run, records, good, timeline);
   }
 
   static double value_of(Latency of, const AnsweredRequest& a) {
@@ -229,11 +228,10 @@ class RequestService::Plays {
 
   // What is of the replicas that decode, but for what is of requests: these are of both pools.
   ServedLoadAnswer of_pair(const PairRun& run, std::array<LatencyRecord, kLatencies.size()>& records,
-                           std::uint64_t good, std::shared_ptr<const ServedTimeline> timeline) const {
+                           std::uint64_t good, const std::shared_ptr<const ServedTimeline>& timeline) const {
     ServedLoadAnswer out = summary({run.decode, run.waiting, run.begins, run.sent, run.last_sent, run.retried,
                                     run.unserved, run.decode_down},
-                                   records, good, timeline != nullptr);
-    out.timeline = std::move(timeline);
+                                   records, good, timeline);
     double found = 0, prompts = 0;
     for (const ServedRequests& r : run.prefill) {
       out.refused += r.refused;
@@ -251,8 +249,9 @@ class RequestService::Plays {
   }
 
   ServedLoadAnswer summary(const ClusterRun& run, std::array<LatencyRecord, kLatencies.size()>& records,
-                           std::uint64_t good, bool pictures) const {
+                           std::uint64_t good, const std::shared_ptr<const ServedTimeline>& timeline) const {
     ServedLoadAnswer out;
+    out.timeline = timeline;
     double busy = 0, prompting = 0, prompts = 0, answers = 0, found = 0, held = 0, running = 0;
     for (const ServedRequests& r : run.replicas) {
       records[static_cast<std::size_t>(Latency::itl)].all.merge(r.itl);
@@ -291,7 +290,7 @@ class RequestService::Plays {
       out.running = running / busy;
     }
     out.found = prompts > 0 ? found / prompts : 0;
-    for (std::size_t i = 0; i < records.size(); ++i) out.latencies[i] = told(records[i], pictures);
+    for (std::size_t i = 0; i < records.size(); ++i) out.latencies[i] = told(records[i], timeline != nullptr);
     if (q_.users == 0 && run.sent > 1 && run.last_sent > Seconds(0))
       out.sent_per_s = static_cast<double>(run.sent) / run.last_sent.value;
     drains(run, out);

@@ -74,6 +74,7 @@ TEST(ServedTimeline, R12OfAPairShowsBothPools) {
     q.prefill = PrefillQuestion{possible_plan(study, "tensor:tpa=2,tpf=2"), 2, {}, 0};
     q.pictures = true;
     const ServiceAnswer a = serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+    EXPECT_GT(a.load.goodput, 0) << "each keeps all targets, of which there are none";
     ASSERT_NE(a.load.timeline, nullptr);
     const ServedTimeline& t = *a.load.timeline;
     std::map<std::size_t, double> busy;
