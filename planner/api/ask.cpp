@@ -263,7 +263,9 @@ ServeResult serve(const ServeQuestion& question, const RunOptions& o) {
 CompareResult compare(const CompareQuestion& question, const RunOptions& o) {
   return translated([&] {
     const RunScope scope(o);
-    if (question.plans.size() != 2) throw UserError("plans: expected two");
+    if (question.plans.size() != 2)
+      throw UserError(
+          fmt::format("{}: expected two, found {}", argument_name("plan"), question.plans.size()));
     const Scenario scenario = scenario_of(question.scenario, question.scenario_text, o);
     const Study study = study_of(scenario, question.model);
     require<Sweep>(study, scenario.name, "expected a scenario that sweeps");

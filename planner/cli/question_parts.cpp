@@ -110,7 +110,7 @@ void add_question(Arguments& a, QuestionOptions& o, bool required) {
     system.required();
     input.required();
   }
-  a.add("--as", o.as, "model_type to read a config.json as whose own is unknown: llama, deepseek_v3");
+  a.add("--as", o.as, "The model_type to read a config.json as whose own is unknown: llama, deepseek_v3");
   a.add("--output", o.output, "Tokens of its answer; without: the prefill alone");
   a.add("--gpus", o.gpus, "GPUs at most, of all copies (default: a node, eight at most)").range(1, 8192);
   a.add("--nodes", o.nodes, "Nodes at most, in place of --gpus").range(1, 8192);

@@ -194,8 +194,8 @@ std::string use_text(const ServiceAnswer& a) {
   const ServedLoadAnswer& l = a.load;
   return fmt::format(
       "time of the GPUs{}: {} steps with prompts, {} steps that decode alone, {} idle{}; {:.1f} requests run "
-      "and "
-      "{:.1f} wait on average; KV {} held, {} at most; {} preemptions",
+      "on "
+      "average, and one that comes finds {:.1f} waiting; KV {} held, {} at most; {} preemptions",
       l.pair ? " that decode" : "", percent(l.prompting), percent(l.decoding), percent(l.idle),
       l.down > 0 ? fmt::format(", {} down", percent(l.down)) : "", l.running, l.waiting, percent(l.kv_held),
       percent(l.kv_most), l.preemptions);

@@ -386,6 +386,12 @@ def test_a_question_without_its_subject_says_what_is_missing():
         assert raised.value.key == name
 
 
+def test_compare_of_one_plan_says_how_many_it_takes(folder):
+    with pytest.raises(shardline.BadInput, match="^plan: expected two, found 1") as raised:
+        shardline.compare("small.yaml", plan=["helix:kvp=8,tpa=8,tpf=64,batch=4"])
+    assert raised.value.key == "plan"
+
+
 def test_no_plan_says_times_as_the_program_does():
     for ttl, excess in (("7 ms", r"\+\d+ %"), ("1 us", r"[\d,]+ times as much")):
         with pytest.raises(shardline.NoPlan, match=rf"the nearest: TPOT \d[\d.]* ms \({excess}\)"):
