@@ -97,12 +97,12 @@ class Cluster {
   class Inside {
    public:
     // `again`: its request may have to be sent again; else only its arrival is of interest.
-    void add(Coming c, bool again) {
+    void add(const Coming& c, bool again) {
       const NumberedIds::Id id = slots_.add({c.arrival, next_, true});
       ids_.add(next_++, id);
       if (!again) return;
       if (requests_.size() <= id) requests_.resize(id + 1);
-      requests_[id] = std::move(c.request);
+      requests_[id] = c.request;  // a copy has no more memory than it needs
     }
     // The one of `number`, who leaves: when it had come.
     Arrival take(std::uint64_t number) {
@@ -211,7 +211,7 @@ class Cluster {
       if (e.dead() || c.request.arrival > event || (!e.idle() && c.request.arrival > e.now())) continue;
       if (e.take(c.request, c.arrival.time)) {
         router_.took(i, static_cast<double>(c.request.input));
-        in_[i].add(std::move(c), !failures_.all.empty());
+        in_[i].add(c, !failures_.all.empty());
       } else if (load_.closed) {
         // Who is refused comes again, as after an answer.
         load_.arrivals->completed(c.arrival, std::max(e.now(), c.arrival.time));

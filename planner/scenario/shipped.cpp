@@ -90,16 +90,19 @@ Scenario scenario_named(const std::string& name_or_path, const Overrides& given)
   refuse_other_things(name_or_path, catalogs);
   if (path.has_extension() || path.has_parent_path()) return load_scenario(path, catalogs, given);
   const auto names = scenario_names();
-  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
-    std::error_code error;
-    const std::string file = name_or_path + ".yaml";
-    if (std::filesystem::is_regular_file(file, error))
+  std::error_code error;
+  const std::string file = name_or_path + ".yaml";
+  const bool beside = std::filesystem::is_regular_file(file, error);
+  const bool exact = std::find(names.begin(), names.end(), name_or_path) != names.end();
+  const auto named = beside && !exact ? std::nullopt : name_in_any_case(name_or_path, names);
+  if (!named) {
+    if (beside)
       throw UserError({Diagnostic{
           {}, "unknown scenario " + name_or_path, {fmt::format("did you mean the file {}?", file)}}});
     throw UserError(
         {Diagnostic{{}, "unknown scenario " + name_or_path, expected_one_of(name_or_path, names)}});
   }
-  return load_scenario(catalogs.scenarios / (name_or_path + ".yaml"), catalogs, given);
+  return load_scenario(catalogs.scenarios / (*named + ".yaml"), catalogs, given);
 }
 
 }  // namespace shardline

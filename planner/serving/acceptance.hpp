@@ -145,9 +145,9 @@ std::optional<AcceptanceCurve> read_acceptance(const Document& document, const R
 /// fault: k from 1 to kMostDrafts, each once, means from 1 to 1 + k.
 AcceptanceCurve parse_acceptance(const std::string& file, const std::string& text);
 AcceptanceCurve load_acceptance(const std::filesystem::path& file);
-/// The curve of `published` (acceptance.yaml) that has this name; a user's file where the text has a folder
-/// or ends in .yaml, .yml or .csv, or where there is such a file and no such curve. UserError with the names
-/// that there are, nearest first said, or with the file's faults.
+/// The curve of `published` (acceptance.yaml) that has this name, in any capitals; a user's file where the
+/// text has a folder or ends in .yaml, .yml or .csv, or where there is such a file and no such curve.
+/// UserError with the names that there are, nearest first said, or with the file's faults.
 AcceptanceCurve acceptance_named(const std::string& name_or_path, const std::filesystem::path& published);
 
 }  // namespace shardline

@@ -246,13 +246,19 @@ AcceptanceCurve acceptance_named(const std::string& name_or_path, const std::fil
   const std::string type = path.extension().string();
   if (path.has_parent_path() || type == ".yaml" || type == ".yml" || type == ".csv")
     return load_acceptance(path);
+  const std::vector<PublishedAcceptance> curves = load_published_acceptance(published);
   std::vector<std::string> names;
-  for (const PublishedAcceptance& curve : load_published_acceptance(published)) {
-    if (curve.name() == name_or_path) return curve.curve();
-    names.push_back(curve.name());
-  }
-  std::error_code error;
+  names.reserve(curves.size());
+  for (const PublishedAcceptance& curve : curves) names.push_back(curve.name());
+  const auto curve_of = [&](const std::string& name) {
+    return curves[static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin())]
+        .curve();
+  };
+  std::error_code error;  // a file of just this name goes before a name in other capitals
+  const auto named = name_in_any_case(name_or_path, names);
+  if (named == name_or_path) return curve_of(*named);
   if (std::filesystem::exists(path, error)) return load_acceptance(path);
+  if (named) return curve_of(*named);
   std::vector<std::string> details = expected_one_of(name_or_path, names);
   details.emplace_back("or {p, g}, {table: [{drafts, mean}]}, or a file of yours (.yaml, .csv)");
   throw UserError({Diagnostic{{}, "no published acceptance is called " + name_or_path, std::move(details)}});

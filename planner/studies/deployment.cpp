@@ -82,8 +82,10 @@ class Deployments {
     int smallest = q.most_gpus;
     for (const DeploymentServer& s : servers) smallest = std::min(smallest, s.plan.gpus());
     const int replicas = q.most_gpus / smallest;
-    MemoryNeed out = need_of_requests(requests, 0, replicas, 0);
-    const Bytes one = out.bytes, none = need_of_requests(0, 0, replicas, 0).bytes;
+    PlayedRequests played = jobs.played();
+    played.replicas = replicas;
+    MemoryNeed out = need_of_requests(played);
+    const Bytes one = out.bytes, none = need_of_requests({}).bytes;
     out.bytes = none + (one - none) * static_cast<double>(threads) +
                 Bytes((kTables + kLengths * static_cast<double>(requests * q.knobs.size())) *
                       static_cast<double>(servers.size() + threads));

@@ -88,6 +88,14 @@ DeploymentJobs::~DeploymentJobs() = default;
 
 std::uint64_t DeploymentJobs::requests() const { return requests_played(question_.load, trace_); }
 
+PlayedRequests DeploymentJobs::played() const {
+  PlayedRequests out = played_requests(question_.load, trace_, false);
+  if (question_.pools == PoolsAsked::one) return out;
+  out.in_pairs = true;
+  out.texts *= 3;
+  return out;
+}
+
 std::vector<Plan> DeploymentJobs::sharded() const {
   SearchOptions o = study_.sweep().search;
   std::erase_if(o.gpus, [&](int gpus) { return gpus > question_.most_gpus; });

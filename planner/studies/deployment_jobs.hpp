@@ -17,6 +17,7 @@
 #include "planner/studies/deployment.hpp"
 #include "planner/studies/deployment_bounds.hpp"
 #include "planner/studies/sized_trace.hpp"
+#include "planner/studies/study_memory.hpp"
 
 namespace shardline {
 
@@ -76,6 +77,8 @@ class DeploymentJobs {
   bool none_in_pairs() const;
   /// Of each play.
   std::uint64_t requests() const;
+  /// Of each play, as need_of_requests() asks for them.
+  PlayedRequests played() const;
   /// Plans that the engine starts and whose requests cannot be played, each with the reason.
   std::vector<std::pair<Plan, std::string>> take_not_played() { return std::move(not_played_); }
 

@@ -11,7 +11,6 @@
 #include "planner/search/narrow.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/service_load.hpp"
-#include "planner/studies/study_memory.hpp"
 #include "planner/studies/told_latency.hpp"
 
 namespace shardline {
@@ -49,8 +48,9 @@ class RequestService::Plays {
       pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
                                            PairPools::Known{});
     q_.requests = requests_played(q_, trace_);
-    const int groups = q_.replicas * q_.plan.dp + (q_.prefill ? q_.prefill->groups() : 0);
-    require_memory(need_of_requests(q_.requests, q_.users, groups, blocks_kept(), texts_kept(q_)));
+    PlayedRequests played = played_requests(q_, trace_, std::holds_alternative<SglangKnobs>(knobs_.of));
+    played.blocks = blocks_kept();
+    require_memory(need_of_requests(played));
   }
 
   ServiceAnswer answer() {
@@ -147,7 +147,7 @@ class RequestService::Plays {
     return out;
   }
 
-  // Blocks of a group's cache that memory is taken for: of a pool that grows (RunPool) those of all requests.
+  // Of a group's cache, memory is taken for: of a pool that grows (RunPool) those of all requests.
   double blocks_kept() const {
     const double all = knobs_.blocks();
     if (!std::holds_alternative<VllmKnobs>(knobs_.of)) return all;

@@ -1,9 +1,9 @@
 #include "planner/studies/service_load.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "planner/plan/case.hpp"
+#include "planner/requests/text_memory.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/request_service.hpp"
 
@@ -26,15 +26,27 @@ std::uint64_t requests_played(const ServiceQuestion& q, const std::optional<Trac
   return q.users > 0 ? 10 * static_cast<std::uint64_t>(q.users) : kDefaultRequests;
 }
 
-// The engine keeps it; of a pair both engines and whoever sends from one to the other, as does whoever sends
-// again what a replica that dies has lost.
-double texts_kept(const ServiceQuestion& q) {
-  if (q.users == 0) return 0;
-  const double places = q.prefill ? 3 : q.failures.empty() ? 1 : 2;
-  auto each = static_cast<std::uint64_t>((q.input + kTraceBlock - 1) / kTraceBlock);
-  if (each > 512) each = std::bit_ceil(each);  // as RunPool's memory has larger texts
-  return places * static_cast<double>(each) *
-         std::min(static_cast<double>(q.users), static_cast<double>(q.requests));
+double texts_waiting(const ServiceQuestion& q, const std::optional<TraceSize>& size) {
+  if (size) return size->texts;
+  const auto requests = static_cast<double>(requests_played(q, size));
+  const auto each = static_cast<std::uint64_t>((q.input + kTraceBlock - 1) / kTraceBlock);
+  return static_cast<double>(TextMemory::room(each)) *
+         (q.users > 0 ? std::min(static_cast<double>(q.users), requests) : requests);
+}
+
+// Each engine keeps a prompt, and of a pair whoever sends it from one to the other: where the one that
+// prefills sends its cache the other one does not. Whoever sends again what a replica that dies has lost
+// keeps it, too.
+PlayedRequests played_requests(const ServiceQuestion& q, const std::optional<TraceSize>& size, bool sends) {
+  PlayedRequests out;
+  out.all = requests_played(q, size);
+  out.users = q.users;
+  out.in_pairs = q.prefill.has_value();
+  out.sent_again = !q.failures.empty();
+  out.replicas = q.replicas * q.plan.dp + (q.prefill ? q.prefill->groups() : 0);
+  const int places = out.in_pairs ? (sends ? 2 : 3) : (out.sent_again ? 2 : 1);
+  out.texts = places * texts_waiting(q, size);
+  return out;
 }
 
 std::optional<ErrorRange> ServiceAnswer::rate_error(const EngineProfile& engine) const {

@@ -10,15 +10,20 @@
 #include "planner/serving/trace.hpp"
 #include "planner/studies/request_service.hpp"
 #include "planner/studies/sized_trace.hpp"
+#include "planner/studies/study_memory.hpp"
 
 namespace shardline {
 
 /// As many as are asked for, else all of the trace, ten of each user, or 2000.
 std::uint64_t requests_played(const ServiceQuestion& question, const std::optional<TraceSize>& size);
 
-/// Blocks of kTraceBlock tokens of the prompts of a closed loop's users, all of whom may wait at once, as
-/// need_of_requests() asks for them: once for each place that keeps a prompt. 0: no closed loop.
-double texts_kept(const ServiceQuestion& q);
+/// Ids of blocks of kTraceBlock tokens of the prompts that may wait at once, with the room that TextMemory
+/// has for them: of a closed loop those of all users, else of all requests.
+double texts_waiting(const ServiceQuestion& q, const std::optional<TraceSize>& size);
+
+/// The question's requests as need_of_requests() asks for them. `sends`: of a pair the server that prefills
+/// sends caches. Blocks of caches are left to the caller.
+PlayedRequests played_requests(const ServiceQuestion& q, const std::optional<TraceSize>& size, bool sends);
 
 /// What requests are and when they come, anew for every play: with one seed the same. `rate` of a trace is
 /// the factor by which it is played faster; 0: as it is. `size`: of the trace, where there is one.

@@ -43,10 +43,10 @@ const char* message_meaning(OpKind kind) {
 const Study& study_of(const Scenario& s, const std::string& model) {
   if (model.empty()) return s.studies.front();
   std::vector<std::string> names;
-  for (const Study& study : s.studies) {
-    if (study.study.model.name == model) return study;
-    names.push_back(study.study.model.name);
-  }
+  names.reserve(s.studies.size());
+  for (const Study& study : s.studies) names.push_back(study.study.model.name);
+  if (const auto named = name_in_any_case(model, names))
+    return s.studies[static_cast<std::size_t>(std::find(names.begin(), names.end(), *named) - names.begin())];
   throw UserError({Diagnostic{{}, "the scenario has no model " + model, expected_one_of(model, names)}});
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/text_memory.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/base/read_text.hpp"
 
@@ -42,7 +43,10 @@ TraceSize size_of(const std::string& trace, std::uint64_t played,
     out.input += static_cast<double>(row.input);
     out.output += static_cast<double>(row.output);
     out.longest = std::max<std::int64_t>(out.longest, row.input + row.output);
-    if (played == 0 || out.requests < played) out.digest = with(out.digest, row);
+    if (played > 0 && out.requests >= played) continue;
+    out.digest = with(out.digest, row);
+    const auto named = static_cast<std::uint64_t>((row.input + kTraceBlock - 1) / kTraceBlock);
+    out.texts += static_cast<double>(TextMemory::room(std::max<std::uint64_t>(row.blocks.size(), named)));
   }
   if (out.requests == 0) throw UserError(trace + ": no requests");
   out.input /= static_cast<double>(out.requests);

@@ -19,6 +19,8 @@ struct TraceSize {
   std::int64_t longest = 0;                   // tokens of a prompt and its answer, at most
   /// Of all that is said of the first `digested` requests, which are those that are played.
   std::uint64_t digested = 0, digest = 0;
+  /// Ids of blocks of their prompts, as TextMemory has room for them.
+  double texts = 0;
 };
 
 /// It is read to its end, so that every fault of it is told before anything is played: UserError. `played`:

@@ -32,8 +32,10 @@ constexpr double kRequest = 400;
 // A recorded prompt with its latencies under each rule; the id of a block of its text; a step of which there
 // is no other: its times, its place among all, its part of a fit.
 constexpr double kPrompt = 200, kTextBlock = 8, kPromptStep = 260;
-// A user of a closed loop; a block of a replica's pool, in its queue and its table of prefixes.
-constexpr double kUser = 150, kBlock = 80;
+// A user of a closed loop, with the request that is waited for; a request of an open load that waits; what
+// both take more of pairs, and where replicas die: measured where a vector has just doubled. A block of a
+// replica's pool, in its queue and its table of prefixes.
+constexpr double kUser = 150, kWaiting = 150, kInPairs = 500, kSentAgain = 400, kBlock = 80;
 
 double workers(int threads) { return static_cast<double>(thread_count(threads)); }
 
@@ -78,21 +80,24 @@ MemoryNeed need_of_conversation(const Conversation& talk) {
           fmt::format("{} turns", talk.turns.size()), "fewer turns"};
 }
 
-MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks,
-                            double texts) {
-  const double answered = kRequest * static_cast<double>(requests),
-               waiting = kUser * static_cast<double>(users) + kTextBlock * texts,
-               pools = kBlock * blocks * replicas;
-  MemoryNeed need{Bytes(kProcessBytes + kThread + answered + waiting + pools), "", ""};
-  if (answered >= std::max(waiting, pools)) {
-    need.most = fmt::format("the latencies of {} requests", requests);
+MemoryNeed need_of_requests(const PlayedRequests& p) {
+  const bool open = p.users == 0;
+  const double all = static_cast<double>(p.all), users = static_cast<double>(p.users);
+  const double each = (open ? kWaiting : 0) + (p.in_pairs ? kInPairs : 0) + (p.sent_again ? kSentAgain : 0);
+  const double answered = kRequest * all, texts = kTextBlock * p.texts,
+               there = kUser * users + each * (open ? all : std::min(users, all)),
+               pools = kBlock * p.blocks * p.replicas;
+  MemoryNeed need{Bytes(kProcessBytes + kThread + answered + there + texts + pools), "", ""};
+  if (answered >= std::max(there + texts, pools)) {
+    need.most = fmt::format("the latencies of {} requests", p.all);
     need.smaller = "fewer " + argument_name("requests");
-  } else if (waiting >= pools) {
-    const bool long_texts = kTextBlock * texts > kUser * static_cast<double>(users);
-    need.most = fmt::format("{} users of a closed loop{}", users, long_texts ? " and their prompts" : "");
-    need.smaller = "fewer " + argument_name("users");
+  } else if (there + texts >= pools) {
+    need.most = open ? fmt::format("{} requests, all of which may wait at once", p.all)
+                     : fmt::format("{} users of a closed loop", p.users);
+    if (texts > there) need.most += open ? ", and their prompts" : " and their prompts";
+    need.smaller = "fewer " + argument_name(open ? "requests" : "users");
   } else {
-    need.most = fmt::format("{} replicas with {:.0f} blocks of KV cache each", replicas, blocks);
+    need.most = fmt::format("{} replicas with {:.0f} blocks of KV cache each", p.replicas, p.blocks);
     need.smaller = "fewer " + argument_name("replicas");
   }
   return need;

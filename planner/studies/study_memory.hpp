@@ -14,11 +14,20 @@ MemoryNeed need_of_thresholds(const ThresholdGrid& grid, int threads);
 MemoryNeed need_of_partitions(const PartitionGrid& grid, int threads);
 MemoryNeed need_of_conversation(const Conversation& talk);
 
-/// Of requests that are played one by one, whose latencies are kept for quantiles; of users of a closed loop
-/// (or 0); of replicas of an engine, each with so many blocks of KV cache; of `texts` blocks of kTraceBlock
-/// tokens that prompts of users who wait have, counted in each place that keeps them.
-MemoryNeed need_of_requests(std::uint64_t requests, long long users, int replicas, double blocks,
-                            double texts = 0);
+/// Requests that are played one by one, as memory is needed for them.
+struct PlayedRequests {
+  std::uint64_t all = 0;  // their latencies are kept for quantiles
+  /// Of a closed loop, each of whom waits at most once; 0: they come when they like, and as many as come may
+  /// wait at once, however fast they are answered.
+  long long users = 0;
+  /// Ids of blocks of the prompts of all that may wait at once, counted in each place that keeps them.
+  double texts = 0;
+  bool in_pairs = false;    // of pools that prefill and decode: both have them, and who sends them
+  bool sent_again = false;  // replicas die: who sends them keeps them, too
+  int replicas = 1;         // of an engine, attention groups each as one
+  double blocks = 0;        // of the KV cache of each
+};
+MemoryNeed need_of_requests(const PlayedRequests& played);
 
 /// Of recorded prompts of so many blocks of text together, computed in so many steps in both variants of a
 /// ring.

@@ -118,6 +118,8 @@ TEST(Acceptance, P28PublishedCurvesAreNamed) {
   EXPECT_EQ(glm.at(3).curve, "glm-5.2-fp8-mtp-thinking-on");
   EXPECT_NE(acceptance_named("minimax-m3-eagle3-thinking-on", kPublished).at(3).mean,
             acceptance_named("minimax-m3-eagle3-thinking-off", kPublished).at(3).mean);
+  EXPECT_EQ(acceptance_named("GLM-5.2-FP8-MTP-thinking-on", kPublished).origin().name,
+            "glm-5.2-fp8-mtp-thinking-on");
   EXPECT_THAT(error_of_name("glm-5.2"), HasSubstr("no published acceptance is called glm-5.2"));
   EXPECT_THAT(error_of_name("glm-5.2"), HasSubstr("did you mean glm-5.2-fp8-mtp-thinking-on?"));
   EXPECT_THAT(error_of_name("kimi-k3-dspark-thinking-onn"),

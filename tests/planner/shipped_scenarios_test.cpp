@@ -1,7 +1,10 @@
 // Every scenario of the folder runs as shipped.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <string>
 
 #include "planner/scenario/scenario.hpp"
 #include "planner/scenario/shipped.hpp"
@@ -10,6 +13,7 @@
 #include "planner/studies/listing.hpp"
 #include "planner/studies/partition_study.hpp"
 #include "planner/studies/ring_timing.hpp"
+#include "planner/studies/simulated_plan.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -96,6 +100,23 @@ TEST(ShippedScenarios, AllRunAndGiveAFrontier) {
 }
 
 // Listing reads no model or system: it takes milliseconds, and says what the whole scenario says.
+// As the names of systems and engines, and of models of the catalogue.
+TEST(ShippedScenarios, TheyAndTheirModelsAreNamedInAnyCapitals) {
+  const Scenario s = scenario_named("Helix_GB200_1M", "", "");
+  EXPECT_EQ(s.name, "helix-gb200-1m");
+  ASSERT_GT(s.studies.size(), 1U);
+  for (const Study& study : s.studies) {
+    std::string capitals = study.study.model.name;
+    std::transform(capitals.begin(), capitals.end(), capitals.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    ASSERT_NE(capitals, study.study.model.name);
+    EXPECT_EQ(&study_of(s, capitals), &study);
+    EXPECT_EQ(&study_of(s, study.study.model.name), &study);
+  }
+  EXPECT_THROW(study_of(s, "llama-3.1-405"), UserError);
+  EXPECT_THROW(scenario_named("helix_gb200", "", ""), UserError);
+}
+
 TEST(ShippedScenarios, AreListedBySummariesOfTheirs) {
   const std::vector<ListedScenario> listed = list_scenarios();
   ASSERT_EQ(listed.size(), scenario_names().size());
