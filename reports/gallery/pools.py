@@ -9,6 +9,7 @@ tables below. FOLDER holds mooncake.csv and azure_code.csv, as serve takes them 
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -166,7 +167,7 @@ def number(x):
 
 def plan_text(plan):
     """Of a server: it has no batch of its own."""
-    return f"`{plan.removesuffix(',batch=1').replace(':batch=1', '')}`"
+    return f"`{re.sub(r'[:,]batch=1(?![0-9])', '', plan)}`"
 
 
 def replicas(p):
