@@ -279,8 +279,8 @@ void PairPlay::stands_still() const {
           "{} of {} requests are never answered: {}", out_.sent - done_ - refused_ - homeless_.size(),
           out_.sent,
           circling_ > 0
-              ? "one computes the same part of its prompt again and again, as there are no blocks for its "
-                "drafts, and those that hold the rest wait for it"
+              ? "one computes the same part of its prompt again and again, as there are no blocks for the "
+                "rest or its drafts, and those that hold them wait for it"
               : fmt::format("in a replica that decodes one that lost its KV {} waits in front of those that "
                             "have {}, and the scheduler's own rules go past neither",
                             s.holds, s.others)),

@@ -46,6 +46,7 @@ bool VllmConnected::come(const TraceRequest& request, std::uint32_t text_block, 
   r.number = added_;
   if (!knobs_.accept(request, text_block, pool_, r, r.share)) return false;
   ++added_;
+  changed();
   r.remote = role_ == PairRole::decodes && !request.local_prefill;
   return true;
 }
@@ -119,7 +120,14 @@ std::uint32_t VllmConnected::go_on(VllmRequest& r, std::uint32_t lookahead, std:
   return tokens;
 }
 
+void VllmConnected::lost_alone(const VllmRequest& r) {
+  if (lost_ == r.number && lost_at_ == changes_) circles_at_ = changes_;
+  lost_ = r.number;
+  lost_at_ = changes_;
+}
+
 void VllmConnected::notice(Told& told, bool at_once) {
+  changes_ += told.size();
   for (const std::uint64_t it : told) {
     if (role_ == PairRole::decodes) {
       const Id id = static_cast<Id>(it);

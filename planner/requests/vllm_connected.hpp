@@ -89,6 +89,8 @@ class VllmConnected : public Scheduler {
   CacheWay cache_way() const override { return role_ == PairRole::none ? CacheWay::none : CacheWay::read; }
   bool waits_for_transfers() const override { return reading_ > 0 || !kept_blocks_.empty(); }
 
+  bool circles() const override { return circles_at_ == changes_; }
+
   std::size_t depth() const override { return knobs_.async_scheduling ? 2 : 1; }
   std::size_t waiting() const override { return waiting_.size(); }
   std::uint64_t preemptions() const override { return preemptions_; }
@@ -101,7 +103,7 @@ class VllmConnected : public Scheduler {
   /// Throws as require_start().
   VllmConnected(const VllmKnobs& knobs, PairRole role);
 
-  /// What a step that is decided and has not ended says at its end, and where it is from: `told_`.
+  /// What a worker says at the end of a step: who has read, by id, or was, by number.
   using Told = std::vector<std::uint64_t>;
 
   virtual VllmRequest& held(Id id) = 0;
@@ -124,8 +126,13 @@ class VllmConnected : public Scheduler {
   /// tokens)` goes on with one that has its blocks already, with `lookahead` tokens more.
   template <class Admit, class Run>
   void admit_waiting(const std::uint32_t& budget, std::uint32_t lookahead, Admit admit, Run run);
-  /// What a worker says: who has read, or was. Then nothing is told any more.
+  /// What was told is known, and nothing is told any more.
   void notice(Told& told, bool at_once);
+  /// Somebody has one token more: what is computed next is not what was.
+  void changed() { ++changes_; }
+  /// Of one that lost its blocks with nobody beside it: it begins again, where what others hold, who wait for
+  /// it, leaves room for its first part and never for the rest.
+  void lost_alone(const VllmRequest& r);
   /// The blocks and the text of one that is done: kept for who will read them, or free.
   void let_go(VllmRequest& r);
 
@@ -151,6 +158,9 @@ class VllmConnected : public Scheduler {
   std::size_t reading_ = 0;                                        // requests
   std::unordered_map<std::uint64_t, RunPool::Share> kept_blocks_;  // of those that are done, by number
   std::uint64_t added_ = 0;
+  // Changes: who came, tokens, what was told. After how many of them the last one lost its blocks alone, and
+  // by number who; and when that had happened to it before.
+  std::uint64_t changes_ = 1, lost_ = 0, lost_at_ = 0, circles_at_ = 0;
 };
 
 template <class Admit, class Run>

@@ -16,7 +16,6 @@ std::optional<Scheduler::Id> VllmDraftScheduler::add(const TraceRequest& request
   Request r;
   if (!come(request, text_block, r)) return std::nullopt;
   r.stream = request.number;
-  ++changes_;
   const Id id = requests_.add(std::move(r));
   waiting_.push_back(id);
   return id;
@@ -93,20 +92,13 @@ bool VllmDraftScheduler::schedule_running(Step& step, std::uint32_t& budget) {
       if (last == id) break;
       fits = grow(r, room);
     }
+    // Whoever begins needs no blocks for drafts, and whoever goes on does.
     if (!fits && running_.empty()) lost_alone(r);
     if (!fits) break;
     budget -= tokens;
     count(step, id, tokens);
   }
   return kept;
-}
-
-// Whoever begins needs no blocks for drafts, and whoever goes on does: alone it loses all where others hold
-// the rest, of caches that they have read or that are to be read, and begins again.
-void VllmDraftScheduler::lost_alone(const Request& r) {
-  if (lost_ == r.number && lost_at_ == changes_) circles_at_ = changes_;
-  lost_ = r.number;
-  lost_at_ = changes_;
 }
 
 bool VllmDraftScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
@@ -200,7 +192,7 @@ void VllmDraftScheduler::end(const Part& part) {
   // Without async scheduling blocks are full when the next step is decided, and not looked at here.
   if (r.running && knobs_.async_scheduling) fill(r, r.known() - 1);
   ended_.push_back(part.id);
-  ++changes_;
+  changed();
   if (last) leave(part.id);
 }
 
@@ -213,7 +205,6 @@ Scheduler::Ended VllmDraftScheduler::finish_steps(std::uint64_t steps) {
   for (const Part& p : ended.parts)
     if (p.token && !p.gone) end(p);
   if (!steps_.empty()) recount(steps_.front());
-  changes_ += ended.told.size();
   notice(ended.told, false);
   return {ended_};
 }

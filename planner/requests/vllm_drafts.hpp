@@ -48,7 +48,6 @@ class VllmDraftScheduler : public VllmConnected {
 
   const Scheduler::Request& request(Id id) const override { return requests_[id]; }
   std::size_t running() const override { return running_.size(); }
-  bool circles() const override { return circles_at_ == changes_; }
 
  private:
   // `generated` is of tokens that are known, `computed` if all that is decided is accepted.
@@ -80,7 +79,6 @@ class VllmDraftScheduler : public VllmConnected {
   void fill(Request& r, std::uint32_t tokens);
   bool surely_ends(const Request& r) const;
   bool schedule_running(Step& step, std::uint32_t& budget);
-  void lost_alone(const Request& r);
   bool admit(Step& step, Id id, std::uint32_t& budget);
   void run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget);
   void preempt(Id id);
@@ -96,9 +94,6 @@ class VllmDraftScheduler : public VllmConnected {
   RequestSlots<Request> requests_;
   std::vector<Id> running_, ended_;
   std::deque<Step> steps_;  // decided, not ended
-  // Changes: who came, tokens, transfers. After how many of them the last one lost its blocks, alone, and by
-  // number who; and when that had happened to it before.
-  std::uint64_t changes_ = 1, lost_ = 0, lost_at_ = 0, circles_at_ = 0;
 };
 
 }  // namespace shardline

@@ -160,6 +160,7 @@ bool VllmScheduler::schedule_alone(Step& step, std::uint32_t& budget) {
       if (last == id) break;
       fits = grow(r, r.computed + tokens);
     }
+    if (!fits && running_ == 0) lost_alone(r);
     if (!fits) break;
     budget -= tokens;
     count(step, id, tokens);
@@ -302,6 +303,7 @@ Scheduler::Ended VllmScheduler::finish_steps(std::uint64_t steps) {
     // Blocks of those that are done are given back in the order in which they ran.
     if (p.last) leave(p.id);
   }
+  if (ended.others > 0 || !ended_.empty()) changed();
   // Blocks that were read are free behind those of who is done (`update_from_output`).
   notice(ended.told, false);
   return {ended_, ended.others, ended.before};

@@ -211,7 +211,7 @@ bool BlockwiseVllm::admit(Id id, std::uint32_t& budget) {
 bool BlockwiseVllm::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
   if (decide()) return true;
-  if (!steps_.empty() || told_.empty()) return false;
+  if (role_ == PairRole::none || !steps_.empty() || (told_.empty() && kept_)) return false;
   notice(told_, true);
   return decide();
 }

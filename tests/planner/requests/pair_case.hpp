@@ -50,6 +50,8 @@ inline PairCase random_pair(std::uint64_t seed) {
     k->max_model_len = 700;
     k->num_gpu_blocks = 46 + static_cast<std::uint32_t>(random.below(120));
   }
+  RandomStream parts(seed, "prompts that begin with room for a part");
+  for (VllmKnobs* k : {&c.prefill, &c.decode}) k->scheduler_reserve_full_isl = parts.below(4) > 0;
   draw_links(random, c, 1000);
   c.requests = random_requests(random, 500);
   if (seed % 3 == 2) c.max_local_prefill = static_cast<std::int64_t>(random.below(400));
@@ -136,6 +138,37 @@ inline std::optional<PlayedPair> played_like(PlainPair& slow, const PairCase& c,
     EXPECT_NEAR(b.last.value, a.last, 1e-12 * std::max(1.0, a.last)) << seed << " came " << a.came;
     EXPECT_EQ(b.found, a.found) << seed;
   }
+  return fast;
+}
+
+// The same where replicas die: who is not answered in the end has none to go to.
+inline std::optional<PlayedPair> failing_like(PlainPair& slow, const PairCase& c, std::uint64_t seed) {
+  const std::vector<PlainAnswer> answers = slow.play(c.requests);
+  const auto open = static_cast<std::size_t>(
+      std::count_if(answers.begin(), answers.end(), [](const PlainAnswer& a) { return a.last < 0; }));
+  if (open > slow.unserved()) {
+    EXPECT_THROW(played(c), UserError) << seed;
+    return std::nullopt;
+  }
+  PlayedPair fast = played(c);
+  EXPECT_EQ(fast.answers.size() + slow.unserved(), answers.size()) << seed;
+  EXPECT_EQ(fast.answered, fast.answers.size()) << "each once";
+  EXPECT_EQ(fast.run.unserved, slow.unserved()) << seed;
+  for (const PlainAnswer& a : answers) {
+    if (a.last < 0) continue;
+    const auto at = fast.answers.find(a.came);
+    if (at == fast.answers.end()) {
+      ADD_FAILURE() << seed << ": who came at " << a.came << " is not answered";
+      continue;
+    }
+    const AnsweredRequest& b = at->second;
+    EXPECT_NEAR(b.first.value, a.first, 1e-12 * std::max(1.0, a.first)) << seed << " came " << a.came;
+    EXPECT_NEAR(b.last.value, a.last, 1e-12 * std::max(1.0, a.last)) << seed << " came " << a.came;
+    EXPECT_EQ(b.found, a.found) << seed;
+  }
+  EXPECT_EQ(fast.run.retried, slow.retried) << seed;
+  EXPECT_EQ(fast.run.failed_loads, slow.failed_loads) << seed;
+  EXPECT_EQ(fast.run.cut_transfers, slow.cut) << seed;
   return fast;
 }
 
