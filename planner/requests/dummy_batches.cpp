@@ -1,4 +1,4 @@
-// Replicas of attention groups whose engines run dummy batches [R19].
+// Replicas in whose groups nobody goes on: dummy batches [R19], and who computes the same for ever.
 #include <algorithm>
 
 #include "planner/requests/played_engine.hpp"
