@@ -88,7 +88,7 @@ void declare(Arguments& a, ServeOptions& o) {
         "Folder for run.json (the answer as --json has it), latencies.csv, series.csv (batch, queue and KV "
         "over time), their pictures, a page of "
         "them, load.html, trace.json of steps and requests for ui.perfetto.dev, and launch files of servers "
-        "with the caps and options that were played")
+        "with the caps and options that were played, of both pools of a pair")
       .output_folder();
 }
 
@@ -150,9 +150,11 @@ void write(const Study& study, const ServiceAnswer& answer, const std::string& o
   files.draw(requests_plot(study, answer, made_by), "requests");
   files.draw(use_plot(study, answer, made_by), "use");
   files.write("load.html", service_page(study, answer, made_by));
-  const Launch launch = launch_of_service(study.study, answer, "1");
-  std::string launches =
-      write_launches(files, study, sharding_text(answer.question.plan), answer.question.plan, {launch});
+  const Launch launch = launch_of_service(study, answer, "1");
+  std::string heading = sharding_text(answer.question.plan);
+  if (answer.question.prefill)
+    heading += ", prompts computed by " + sharding_text(answer.question.prefill->plan);
+  std::string launches = write_launches(files, study, heading, answer.question.plan, {launch});
   if (!launch.refused.empty())
     launches = "  " + wrapped("no launch files: " + launch.refused, text_width() - 2, "    ");
   fmt::print("{}\n{}", files.publish(), launches);

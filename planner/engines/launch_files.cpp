@@ -58,6 +58,14 @@ void append(std::vector<LaunchFile>& to, std::vector<LaunchFile> files) {
   for (LaunchFile& f : files) to.push_back(std::move(f));
 }
 
+// The server is told what was played.
+void play(Server& s, const ServedOptions* served) {
+  if (served == nullptr) return;
+  s.served = served;
+  for (const LaunchOption& e : served->environment) put(s.deployment.environment, e.name, e.value);
+  for (const std::string& note : served->notes) s.deployment.notes.push_back(note);
+}
+
 Launch refused(Launch launch, std::string why) {
   launch.refused = std::move(why);
   launch.servers.clear();
@@ -88,7 +96,7 @@ LaunchedServer typed(const Engine& engine, const Server& s) {
 std::vector<std::string> notes_on_prompts(const Server& s) {
   std::vector<std::string> out;
   const bool serves = s.role == Role::whole && s.study.served.total() > 0;
-  if (s.role == Role::context) {
+  if (s.role == Role::context && s.served == nullptr) {
     const Segment& prompt = s.study.batch.prefill.front();
     const char* group = s.plan.dp > 1 ? " of each attention group" : "";
     out.push_back(s.plan[kPrefillChunk] > 0 && s.plan[kPrefillChunk] < prompt.length()
@@ -183,12 +191,9 @@ Launch launch_files(const Case& study, const Plan& p, const EngineProfile& profi
   server.replicas.count = copies;
   if (const std::string why = find_deployment(c, p, profile, server.deployment); !why.empty())
     return refused(std::move(out), why);
-  if (served != nullptr) {
-    SL_CHECK(!server.deployment.generation_only, "requests are played on servers that do both");
-    server.served = served;
-    for (const LaunchOption& e : served->environment) put(server.deployment.environment, e.name, e.value);
-    for (const std::string& note : served->notes) server.deployment.notes.push_back(note);
-  }
+  SL_CHECK(served == nullptr || !server.deployment.generation_only,
+           "requests are played on servers that do both");
+  play(server, served);
   if (server.deployment.generation_only) {
     const long long input = c.served.total() > 0 ? c.served.input : c.longest();
     const ContextServer prompts = context_server(c, profile, context_plan(p), input);
@@ -232,6 +237,8 @@ Launch launch_pair(const ServedHalf& context, const ServedHalf& generation, cons
     if (const std::string why = find_deployment(s->study, s->plan, profile, s->deployment); !why.empty())
       return refused(std::move(out), why);
   }
+  play(prompts, context.served);
+  play(answers, generation.served);
   if (const auto why = does_not_pair(profile, context.study, context.plan, generation.plan))
     return refused(std::move(out), fmt::format("{}: {} ({})", why->says, why->text, why->source));
   return write_pair(std::move(out), *engine, std::move(prompts), std::move(answers), stem);

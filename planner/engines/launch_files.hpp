@@ -35,6 +35,7 @@ struct ServedOptions {
   LaunchOptions environment, options;
   long long graphs = 0;            // requests of an attention group that its largest CUDA graph is of
   bool in_turn = false;            // of several servers: each has a request in its turn
+  std::string load_failures{};     // of a half of vLLM's, kv_load_failure_policy; empty: as files say it
   std::vector<std::string> notes;  // what is said of it
 };
 
@@ -54,7 +55,8 @@ std::string cache_option(const EngineProfile& engine, Dtype kv);
 struct ServedHalf {
   const Case& study;
   const Plan& plan;
-  int servers = 1;  // replicas of it that were priced
+  int servers = 1;                        // replicas of it that were priced
+  const ServedOptions* served = nullptr;  // of requests that were played
 };
 
 /// [P20] Servers for prompts, servers for answers, a script of each kind, and what stands in front of all.

@@ -88,7 +88,10 @@ std::string assignment(const Variable& v) {
 }  // namespace
 
 std::string plan_text(const Server& s) {
-  return s.served != nullptr ? sharding_text(s.plan) + ", for requests as they come" : to_string(s.plan);
+  if (s.served == nullptr) return to_string(s.plan);
+  Plan plan = s.plan;
+  plan.set(kPrefillChunk, 0);  // prompts are cut as the scheduler does
+  return sharding_text(plan) + ", for requests as they come";
 }
 
 std::string script_head(const Server& s, const std::vector<std::string>& says,

@@ -39,7 +39,9 @@ long long paged_tokens(const Server& s) {
   return sequences_of_step(s.study, s.plan) * paged;
 }
 
+// Of requests that were played the scheduler's own caps are told.
 void put_prompts(const Server& s, LaunchOptions& o) {
+  if (s.served != nullptr) return;
   if (s.role == Role::context && in_chunks(s.study, s.plan)) {
     put(o, "--chunked-prefill-size", paged_tokens(s) * s.plan.dp);
     put(o, "--prefill-max-requests", sequences_of_step(s.study, s.plan));  // of each scheduler
@@ -71,12 +73,13 @@ void put_half(const Server& s, LaunchOptions& o) {
   // Of several a variable of their script (with_addresses).
   if (s.role == Role::context) put(o, "--disaggregation-bootstrap-port", kBootstrapPort);
   // Of equal size in both halves (disaggregation/common/conn.py:258).
-  put(o, "--page-size", page_of_pair(s));
+  if (s.served == nullptr || find(s.served->options, "--page-size") == nullptr)
+    put(o, "--page-size", page_of_pair(s));
 }
 
 void put_prefill(const Server& s, LaunchOptions& o) {
   const Case& c = s.study;
-  if (s.role == Role::generation) return;
+  if (s.role == Role::generation || (s.role == Role::context && s.served != nullptr)) return;
   if (!c.batch.prefills()) put(o, "--chunked-prefill-size", default_chunk(s));
   if (c.batch.prefills() && token_budget(s) > kPrefillTokens) put(o, "--max-prefill-tokens", token_budget(s));
 }

@@ -35,9 +35,11 @@ long long largest_graph(const Server& s, long long budget) {
   return std::min(budget, std::max(kGraph, each > 1 ? captured(all + each - 1) : all));
 }
 
-std::string transfer_config(Role role) {
-  return fmt::format(R"({{"kv_connector":"NixlConnector","kv_role":"{}","kv_load_failure_policy":"fail"}})",
-                     role == Role::context ? "kv_producer" : "kv_consumer");
+std::string transfer_config(const Server& s) {
+  const bool played = s.served != nullptr && !s.served->load_failures.empty();
+  return fmt::format(R"({{"kv_connector":"NixlConnector","kv_role":"{}","kv_load_failure_policy":"{}"}})",
+                     s.role == Role::context ? "kv_producer" : "kv_consumer",
+                     played ? s.served->load_failures : "fail");
 }
 
 // Several servers that do both leave 8000 to what stands in front of them.
@@ -137,7 +139,7 @@ LaunchOptions vllm_options(const Server& s) {
   put_served(s, o);
   put(o, "--max-cudagraph-capture-size",
       largest_graph(s, std::stoll(find(o, "--max-num-batched-tokens")->value)));
-  if (s.role != Role::whole) put(o, "--kv-transfer-config", transfer_config(s.role));
+  if (s.role != Role::whole) put(o, "--kv-transfer-config", transfer_config(s));
   return o;
 }
 

@@ -43,6 +43,19 @@ Launch launch_under_rules(const Case& c, const Plan& plan, const EngineProfile& 
   return why ? Launch{launch.engine, {}, {}, *why} : std::move(launch);
 }
 
+Launch launch_pair_under_rules(const ServedHalf& context, const ServedHalf& generation,
+                               const EngineProfile& engine, const std::string& stem) {
+  Launch launch = launch_pair(context, generation, engine, stem + "." + engine.name);
+  if (!launch.refused.empty()) return launch;
+  for (const ServedHalf* half : {&context, &generation}) {
+    Case of_pair = half->study;
+    of_pair.disaggregated = true;
+    if (const auto why = not_started(of_pair, half->plan, engine))
+      return Launch{launch.engine, {}, {}, fmt::format("{}: {}", to_string(half->plan), *why)};
+  }
+  return launch;
+}
+
 EnginesThatStart::EnginesThatStart(const Case& c) {
   for (const LaunchRules* rules : launch_rules()) {
     const EngineProfile engine = load_engine(rules->engine, rules->version, shipped_catalogs().engines);

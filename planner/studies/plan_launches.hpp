@@ -16,6 +16,10 @@ std::vector<EngineProfile> engines_of(const Case& c);
 Launch launch_under_rules(const Case& c, const Plan& plan, const EngineProfile& engine,
                           const std::string& stem, int copies = 1, const ServedOptions* served = nullptr);
 
+/// launch_pair() of two plans that the engine's own rules let it start, else the rule.
+Launch launch_pair_under_rules(const ServedHalf& context, const ServedHalf& generation,
+                               const EngineProfile& engine, const std::string& stem);
+
 /// Which engines start a plan of a case by the rules that were read of them, whichever engine the case is
 /// priced under: of each in its own blocks of the cache, where these are of no price.
 class EnginesThatStart {

@@ -9,8 +9,10 @@
 #include <string_view>
 
 #include "planner/engines/deploy.hpp"
+#include "planner/engines/prompt_step.hpp"
 #include "planner/studies/knob_text.hpp"
 #include "planner/studies/plan_launches.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -25,6 +27,10 @@ std::string dashed(std::string name) {
 void put_knob(ServedOptions& out, const KnobParts& knob, const VllmKnobs& /*knobs*/) {
   const bool number = knob.value != "true" && knob.value != "false";
   if (knob.name == "num_gpu_blocks") return put(out.options, "--num-gpu-blocks-override", knob.value);
+  if (knob.name == kLoadFailurePolicy) {  // a word of --kv-transfer-config
+    out.load_failures = knob.value;
+    return;
+  }
   if (number) return put(out.options, dashed(knob.name), knob.value);
   put(out.options, dashed((knob.value == "true" ? "" : "no_") + knob.name));
 }
@@ -64,25 +70,39 @@ void put_knob(ServedOptions& out, const KnobParts& knob, const TrtllmKnobs& knob
       knob.value);
 }
 
+// A server whose scheduler was played.
+struct PlayedServer {
+  const Case& on;
+  const Plan& plan;
+  const ServiceKnobs& knobs;
+  const std::vector<std::string>& turned;
+  PairRole role = PairRole::none;
+};
+
 // A request of the load fits, and one of the question; no more than the scheduler takes.
-long long longest_of(const Case& c, const ServiceAnswer& a) {
-  return std::min<long long>(a.knobs.longest(), std::max(a.longest, c.served.total()));
+long long longest_of(const PlayedServer& s, const ServiceAnswer& a) {
+  return std::min<long long>(s.knobs.longest(), std::max(a.longest, s.on.served.total()));
 }
 
-void put_caps(ServedOptions& out, const VllmKnobs& k, const Plan& /*plan*/, long long longest) {
+void put_caps(ServedOptions& out, const VllmKnobs& k, const PlayedServer& /*server*/, long long longest) {
   put(out.options, "--max-num-batched-tokens", k.max_num_batched_tokens);
   put(out.options, "--max-num-seqs", k.max_num_seqs);
   put(out.options, "--max-model-len", longest);
 }
 
 // The engine divides requests among its attention groups (server_args.py, _handle_data_parallelism), and
-// chunks: these are its default's, which its own files say.
-void put_caps(ServedOptions& out, const SglangKnobs& k, const Plan& plan, long long longest) {
-  put(out.options, "--max-running-requests", static_cast<long long>(k.max_running_requests) * plan.dp);
+// chunks: those of servers that do both are its default's, which their own files say.
+void put_caps(ServedOptions& out, const SglangKnobs& k, const PlayedServer& s, long long longest) {
+  const long long groups = s.plan.dp;
+  put(out.options, "--max-running-requests", k.max_running_requests * groups);
   put(out.options, "--context-length", longest);
+  if (s.role != PairRole::prefills) return;
+  const bool cuts = k.chunked_prefill_size > 0;
+  put(out.options, "--chunked-prefill-size", cuts ? k.chunked_prefill_size * groups : -1LL);
+  if (k.prefill_max_requests > 0) put(out.options, "--prefill-max-requests", k.prefill_max_requests);
 }
 
-void put_caps(ServedOptions& out, const TrtllmKnobs& k, const Plan& /*plan*/, long long longest) {
+void put_caps(ServedOptions& out, const TrtllmKnobs& k, const PlayedServer& /*server*/, long long longest) {
   put(out.options, "max_batch_size", k.max_batch_size);
   put(out.options, "max_num_tokens", k.max_num_tokens);
   put(out.options, "max_seq_len", longest);
@@ -98,40 +118,82 @@ void put_routing(ServedOptions& out, const ServiceQuestion& q, bool sglang) {
       sglang ? "gives each of them one in its turn" : "sends each to the one with the fewest connections"));
 }
 
-}  // namespace
+// Of a pair: its front goes in turn in both pools, and hands every request over.
+void put_pair_routing(ServedOptions& out, const ServiceQuestion& q) {
+  out.in_turn = true;
+  if (q.router != Router::round_robin && std::max(q.replicas, q.prefill->replicas) > 1)
+    out.notes.push_back(
+        fmt::format("Requests were played with router {}; what stands in front of these servers gives each "
+                    "of them one in its turn.",
+                    to_string(q.router)));
+  if (q.prefill->max_local > 0)
+    out.notes.push_back(
+        fmt::format("Prompts of at most {} tokens were played as computed by the servers for answers, as "
+                    "Dynamo has it; what stands in front of these servers sends each prompt to one for "
+                    "prompts.",
+                    q.prefill->max_local));
+}
 
-ServedOptions served_options(const Case& c, const ServiceAnswer& a) {
+ServedOptions options_of(const PlayedServer& s, const ServiceAnswer& a) {
   ServedOptions out;
-  const Plan& plan = a.question.plan;
   // Of a knob that was turned twice the last one was played.
   std::map<std::string, KnobParts> turned;
-  for (const std::string& text : a.question.knobs) {
+  for (const std::string& text : s.turned) {
     const KnobParts knob = knob_parts(text);
     turned[knob.name] = knob;
   }
   const auto put_all = [&](const auto& knobs) {
-    put_caps(out, knobs, plan, longest_of(c, a));
+    put_caps(out, knobs, s, longest_of(s, a));
     for (const auto& of_name : turned) put_knob(out, of_name.second, knobs);
   };
-  std::visit(put_all, a.knobs.of);
-  const long long largest = c.engine->graphs.empty() ? 0 : c.engine->graphs.back();
-  out.graphs = std::min<long long>(largest, a.knobs.requests());
-  put_routing(out, a.question, std::holds_alternative<SglangKnobs>(a.knobs.of));
+  std::visit(put_all, s.knobs.of);
+  const long long largest = s.on.engine->graphs.empty() ? 0 : s.on.engine->graphs.back();
+  out.graphs = std::min<long long>(largest, s.knobs.requests());
+  if (a.question.prefill)
+    put_pair_routing(out, a.question);
+  else
+    put_routing(out, a.question, std::holds_alternative<SglangKnobs>(s.knobs.of));
   return out;
 }
 
-Launch launch_of_service(const Case& c, const ServiceAnswer& a, const std::string& stem) {
-  if (a.load.pair) {
-    Launch out{c.engine->title + " " + c.engine->version, {}, {}, {}};
-    out.refused =
-        "those of a pair of pools say the steps that a sweep prices, not a scheduler's options: a "
-        "sweep of the same question writes them";
-    return out;
-  }
-  Plan plan = a.question.plan;
-  plan.batch = 1;  // of no step that was played
+// Of no step that was played.
+Plan without_batch(Plan plan) {
+  plan.batch = 1;
+  return plan;
+}
+
+Launch launch_of_pair(const Study& study, const ServiceAnswer& a, const std::string& stem) {
+  const PrefillQuestion& q = *a.question.prefill;
+  const Case &answers = study.study, &on = q.study(study).study;
+  const EngineProfile& engine = *answers.engine;
+  const Plan prompts = without_batch(q.plan), plan = without_batch(a.question.plan);
+  // A step of its prompts is what memory is reckoned with.
+  const ContextServer context =
+      context_server(on, *on.engine, prompts, std::max(1LL, a.longest - a.question.output));
+  const ServedOptions of_prompts = prefill_options(on, a), of_answers = served_options(answers, a);
+  return launch_pair_under_rules({context.study, context.plan, q.replicas, &of_prompts},
+                                 {answers, plan, a.question.replicas, &of_answers}, engine, stem);
+}
+
+}  // namespace
+
+ServedOptions served_options(const Case& c, const ServiceAnswer& a) {
+  return options_of({c, a.question.plan, a.knobs, a.question.knobs,
+                     a.question.prefill ? PairRole::decodes : PairRole::none},
+                    a);
+}
+
+ServedOptions prefill_options(const Case& c, const ServiceAnswer& a) {
+  SL_CHECK(a.question.prefill && a.prefill_knobs, "a pool prefills");
+  return options_of(
+      {c, a.question.prefill->plan, *a.prefill_knobs, a.question.prefill->knobs, PairRole::prefills}, a);
+}
+
+Launch launch_of_service(const Study& study, const ServiceAnswer& a, const std::string& stem) {
+  if (a.question.prefill) return launch_of_pair(study, a, stem);
+  const Case& c = study.study;
   const ServedOptions served = served_options(c, a);
-  return launch_under_rules(c, plan, *c.engine, stem, a.question.replicas, &served);
+  return launch_under_rules(c, without_batch(a.question.plan), *c.engine, stem, a.question.replicas, &served);
 }
 
 }  // namespace shardline

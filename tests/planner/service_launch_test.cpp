@@ -5,20 +5,17 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "tests/planner/engine_options.hpp"
 #include "tests/planner/serve/served_line.hpp"
-#include "tests/planner/support.hpp"
+#include "tests/planner/told_options.hpp"
 
 namespace shardline {
 namespace {
 
-using ::testing::Contains, ::testing::HasSubstr, ::testing::IsEmpty, ::testing::Not, ::testing::Pair;
-using Values = std::map<std::string, std::string>;
+using ::testing::Contains, ::testing::HasSubstr, ::testing::Not, ::testing::Pair;
 
 ServiceAnswer played(const Study& study, const std::vector<std::string>& knobs, int replicas = 1,
                      Router router = Router::round_robin) {
@@ -31,35 +28,9 @@ ServiceAnswer played(const Study& study, const std::vector<std::string>& knobs, 
   return serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
 }
 
-// What a server is told: options of its command or its YAML, and variables; checked against the engine's
-// table.
-Values told(const std::string& engine, const Launch& launch) {
-  EXPECT_EQ(launch.refused, "");
-  const OptionTable table(engine);
-  const std::string version = load_engine(engine, "", source_path("planner/engines")).version;
-  ScriptRunner runner;
-  runner.write(launch.files);
-  const Called called = runner.run("1." + engine + ".sh", {{"REPLICA", "0"}, {"MODEL", "m"}});
-  EXPECT_EQ(called.code, 0);
-  Values out;
-  if (engine == "trtllm") {
-    for (const LaunchFile& f : launch.files) {
-      if (!f.name.ends_with(".yaml")) continue;
-      EXPECT_THAT(table.yaml_faults("yaml", version, f.text, out), IsEmpty());
-    }
-  } else {
-    EXPECT_THAT(table.faults("serve", version, {called.words.begin() + 3, called.words.end()}, out),
-                IsEmpty());
-  }
-  for (const auto& [name, value] : called.environment) {
-    if (table.find("env", name) != nullptr) out[name] = value;
-  }
-  return out;
-}
-
 Values told_of_knobs(const std::string& engine, const std::vector<std::string>& knobs) {
   const Study study = study_of_line(engine);
-  return told(engine, launch_of_service(study.study, played(study, knobs), "1"));
+  return told(engine, launch_of_service(study, played(study, knobs), "1"));
 }
 
 TEST(ServiceLaunch, P20CapsAreTheSchedulers) {
@@ -67,7 +38,7 @@ TEST(ServiceLaunch, P20CapsAreTheSchedulers) {
     SCOPED_TRACE(engine);
     const Study study = study_of_line(engine);
     const ServiceAnswer a = played(study, {});
-    const Values v = told(engine, launch_of_service(study.study, a, "1"));
+    const Values v = told(engine, launch_of_service(study, a, "1"));
     const bool vllm = engine == std::string("vllm"), sglang = engine == std::string("sglang");
     const char* const most = vllm ? "--max-num-seqs" : sglang ? "--max-running-requests" : "max_batch_size";
     const char* const longest = vllm ? "--max-model-len" : sglang ? "--context-length" : "max_seq_len";
@@ -184,7 +155,7 @@ TEST(ServiceLaunch, P20FewRequestsHaveSmallGraphs) {
 TEST(ServiceLaunch, P20RoutersAreThoseThatWerePlayed) {
   const Study study = study_of_line("vllm");
   const auto front = [&](Router router) {
-    const Launch launch = launch_of_service(study.study, played(study, {}, 2, router), "1");
+    const Launch launch = launch_of_service(study, played(study, {}, 2, router), "1");
     std::string all;
     for (const LaunchFile& f : launch.files) all += f.text;
     return all;
@@ -205,7 +176,7 @@ TEST(ServiceLaunch, P20ABatchOfThePlanIsNotKept) {
   const ServiceAnswer a = serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
   ASSERT_FALSE(a.narrow.empty());
   EXPECT_THAT(a.narrow.back().what, HasSubstr("batch=7 of the plan is not kept"));
-  const Launch launch = launch_of_service(study.study, a, "1");
+  const Launch launch = launch_of_service(study, a, "1");
   EXPECT_EQ(told("vllm", launch).at("--max-num-seqs"), std::to_string(a.knobs.requests()));
   for (const LaunchFile& f : launch.files) EXPECT_THAT(f.text, Not(HasSubstr("batch=")));
 }

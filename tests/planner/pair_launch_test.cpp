@@ -1,0 +1,188 @@
+// Launch files of pairs of pools that were played: each half is told its own scheduler, whatever knob was
+// turned.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "planner/studies/service_launch.hpp"
+#include "tests/planner/serve/served_line.hpp"
+#include "tests/planner/told_options.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::Contains, ::testing::HasSubstr, ::testing::Not, ::testing::Pair;
+
+struct Asked {
+  std::vector<std::string> knobs, prefill_knobs;
+  std::string prefill = "tensor:tpa=1,tpf=1";
+  int replicas = 1, prefill_replicas = 1;
+  Router router = Router::round_robin;
+  long long max_local = 0;
+};
+
+ServiceAnswer played(const Study& study, const Asked& asked) {
+  ServiceQuestion q = question(study);
+  q.rate = 1e-3;
+  q.requests = 2;
+  q.knobs = asked.knobs;
+  q.replicas = asked.replicas;
+  q.router = asked.router;
+  q.prefill = PrefillQuestion{possible_plan(study, asked.prefill), asked.prefill_replicas,
+                              asked.prefill_knobs, asked.max_local};
+  return serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+}
+
+struct Halves {
+  Values prompts, answers;
+};
+Halves told_both(const std::string& engine, const Asked& asked) {
+  const Study study = study_of_line(engine);
+  const Launch launch = launch_of_service(study, played(study, asked), "1");
+  return {told_by(engine, launch, "1." + engine + "_context"),
+          told_by(engine, launch, "1." + engine + "_generation")};
+}
+
+TEST(PairLaunch, P20CapsAreEachSchedulers) {
+  for (const std::string engine : {"vllm", "sglang"}) {
+    SCOPED_TRACE(engine);
+    const Study study = study_of_line(engine);
+    const ServiceAnswer a = played(study, {});
+    const Launch launch = launch_of_service(study, a, "1");
+    const bool vllm = engine == "vllm";
+    const char* const most = vllm ? "--max-num-seqs" : "--max-running-requests";
+    const char* const longest = vllm ? "--max-model-len" : "--context-length";
+    const char* const tokens = vllm ? "--max-num-batched-tokens" : "--chunked-prefill-size";
+    const Values prompts = told_by(engine, launch, "1." + engine + "_context"),
+                 answers = told_by(engine, launch, "1." + engine + "_generation");
+    EXPECT_THAT(prompts, Contains(Pair(most, std::to_string(a.prefill_knobs->requests()))));
+    EXPECT_THAT(answers, Contains(Pair(most, std::to_string(a.knobs.requests()))));
+    for (const Values* v : {&prompts, &answers}) EXPECT_THAT(*v, Contains(Pair(longest, "2176")));
+    EXPECT_THAT(prompts, Contains(Pair(tokens, std::to_string(a.prefill_knobs->step_tokens()))));
+    if (!vllm) {
+      EXPECT_EQ(prompts.at("--page-size"), std::to_string(a.prefill_knobs->block()));
+      EXPECT_EQ(answers.at("--page-size"), std::to_string(a.knobs.block()));
+      EXPECT_FALSE(prompts.contains("--prefill-max-requests"));
+    }
+    for (const LaunchFile& f : launch.files) {
+      EXPECT_THAT(f.text, Not(HasSubstr("batch=")));
+      EXPECT_THAT(f.text, Not(HasSubstr("# Steps of")));
+    }
+  }
+}
+
+// Every knob of either half that the other one does not have, or that its files say otherwise where no
+// request was played.
+TEST(PairLaunch, P20EveryKnobIsToldToItsHalf) {
+  struct Turned {
+    const char* engine;
+    std::vector<std::string> knobs, prefill_knobs;
+    const char* option;
+    const char *prompts, *answers;  // nullptr: is not told
+  };
+  for (const Turned& t : std::vector<Turned>{
+           {"vllm", {"max_num_seqs=48"}, {"max_num_seqs=7"}, "--max-num-seqs", "7", "48"},
+           {"vllm", {}, {"max_num_batched_tokens=4096"}, "--max-num-batched-tokens", "4096", "8192"},
+           {"vllm", {"block_size=32"}, {"block_size=32"}, "--block-size", "32", "32"},
+           {"vllm", {}, {"enable_prefix_caching=false"}, "--no-enable-prefix-caching", "true", nullptr},
+           {"vllm", {"num_gpu_blocks=5000"}, {}, "--num-gpu-blocks-override", nullptr, "5000"},
+           {"vllm", {"async_scheduling=false"}, {}, "--no-async-scheduling", nullptr, "true"},
+           {"sglang", {}, {"chunked_prefill_size=4096"}, "--chunked-prefill-size", "4096", nullptr},
+           {"sglang", {}, {"chunked_prefill_size=0"}, "--chunked-prefill-size", "-1", nullptr},
+           {"sglang", {}, {"prefill_max_requests=3"}, "--prefill-max-requests", "3", nullptr},
+           {"sglang", {}, {"max_prefill_tokens=8192"}, "--max-prefill-tokens", "8192", nullptr},
+           {"sglang",
+            {"max_running_requests=48"},
+            {"max_running_requests=9"},
+            "--max-running-requests",
+            "9",
+            "48"},
+           {"sglang", {"page_size=32"}, {"page_size=32"}, "--page-size", "32", "32"},
+           {"sglang", {"num_reserved_decode_tokens=100"}, {}, "--num-reserved-decode-tokens", nullptr, "100"},
+           {"sglang",
+            {"disaggregation_decode_extra_slots=5"},
+            {},
+            "--disaggregation-decode-extra-slots",
+            nullptr,
+            "5"},
+           {"sglang",
+            {},
+            {"init_new_token_ratio=0.5"},
+            "SGLANG_INIT_NEW_TOKEN_RATIO",
+            "0.5",
+            nullptr},
+       }) {
+    SCOPED_TRACE(fmt::format("{} {}", t.engine, t.option));
+    const Halves both = told_both(t.engine, {t.knobs, t.prefill_knobs});
+    const auto expect = [&](const Values& v, const char* value) {
+      if (value == nullptr) {
+        EXPECT_FALSE(v.contains(t.option));
+        return;
+      }
+      ASSERT_TRUE(v.contains(t.option));
+      EXPECT_TRUE(v.at(t.option) == value || (v.at(t.option).empty() && value == std::string("true")))
+          << v.at(t.option);
+    };
+    expect(both.prompts, t.prompts);
+    expect(both.answers, t.answers);
+  }
+}
+
+// It is no option of its own but a word of the connector's.
+TEST(PairLaunch, P20ThePolicyOfFailedLoadsIsTheConnectors) {
+  const Study study = study_of_line("vllm");
+  for (const char* const policy : {"fail", "recompute"}) {
+    ServiceAnswer a = played(study, {});
+    a.question.knobs = {fmt::format("{}={}", kLoadFailurePolicy, policy)};
+    const Launch launch = launch_of_service(study, a, "1");
+    const Values v = told_by("vllm", launch, "1.vllm_generation");
+    EXPECT_THAT(v.at("--kv-transfer-config"),
+                HasSubstr(fmt::format(R"("kv_load_failure_policy":"{}")", policy)));
+    EXPECT_FALSE(v.contains("--kv-load-failure-policy"));
+  }
+}
+
+// What was played and is not told to the front is said.
+TEST(PairLaunch, P20WhatTheFrontDoesNotDoIsSaid) {
+  const Study study = study_of_line("vllm");
+  const auto all = [&](const Asked& asked) {
+    std::string text;
+    for (const LaunchFile& f : launch_of_service(study, played(study, asked), "1").files) text += f.text;
+    return text;
+  };
+  EXPECT_THAT(all({{}, {}, "tensor:tpa=1,tpf=1", 2, 2, Router::round_robin, 0}),
+              Not(HasSubstr("were played")));
+  EXPECT_THAT(all({{}, {}, "tensor:tpa=1,tpf=1", 2, 1, Router::least_kv, 0}),
+              HasSubstr("played with router least_kv"));
+  EXPECT_THAT(all({{}, {}, "tensor:tpa=1,tpf=1", 1, 1, Router::least_kv, 0}),
+              Not(HasSubstr("played with router")));
+  EXPECT_THAT(all({{}, {}, "tensor:tpa=1,tpf=1", 1, 1, Router::round_robin, 100}),
+              HasSubstr("Prompts of at most 100 tokens"));
+}
+
+// As many servers as replicas of each pool, and ranks that share a prompt have one in a step.
+TEST(PairLaunch, P20ReplicasAndContextParallelism) {
+  const Study study = study_of_line("sglang");
+  Asked asked;
+  asked.replicas = 2;
+  asked.prefill_replicas = 3;
+  const Launch launch = launch_of_service(study, played(study, asked), "1");
+  ASSERT_EQ(launch.servers.size(), 2U);
+  EXPECT_THAT(launch.servers[0].title, HasSubstr("for answers, 2 servers"));
+  EXPECT_THAT(launch.servers[1].title, HasSubstr("for prompts, 3 servers"));
+}
+
+// A plan that the engine does not start has no files, whichever half it is.
+TEST(PairLaunch, P20RulesOfTheEngineHold) {
+  const Study study = study_of_line("vllm");
+  ServiceAnswer a = played(study, {});
+  a.question.prefill->plan = parse_plan("ring_pass_kv:cp=2");
+  const Launch launch = launch_of_service(study, a, "1");
+  EXPECT_THAT(launch.files, testing::IsEmpty());
+  EXPECT_NE(launch.refused, "");
+}
+
+}  // namespace
+}  // namespace shardline
