@@ -107,12 +107,7 @@ TEST(PairLaunch, P20EveryKnobIsToldToItsHalf) {
             "--disaggregation-decode-extra-slots",
             nullptr,
             "5"},
-           {"sglang",
-            {},
-            {"init_new_token_ratio=0.5"},
-            "SGLANG_INIT_NEW_TOKEN_RATIO",
-            "0.5",
-            nullptr},
+           {"sglang", {}, {"init_new_token_ratio=0.5"}, "SGLANG_INIT_NEW_TOKEN_RATIO", "0.5", nullptr},
        }) {
     SCOPED_TRACE(fmt::format("{} {}", t.engine, t.option));
     const Halves both = told_both(t.engine, {t.knobs, t.prefill_knobs});
