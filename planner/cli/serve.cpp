@@ -60,7 +60,7 @@ void declare(Arguments& a, ServeOptions& o) {
       .one_of({"equal", "drawn"});
   a.add("--replicas", o.replicas, "Copies of the plan").range(1, 1024);
   a.add("--prefill", o.prefill,
-        "Plan of a pool of its own for prompts (vLLM): --plan then decodes what that one hands over");
+        "Plan of a pool of its own for prompts: --plan then decodes what that one hands over");
   a.add("--prefill-system", o.prefill_system, "System that it is on (default: the one that --plan is on)")
       .offers(offered_systems)
       .files();

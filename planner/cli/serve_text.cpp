@@ -214,25 +214,26 @@ std::string pair_text(const ServedPair& p) {
         "no prompt was handed over: all {} were computed by the replicas that decode, which work {} of the "
         "time",
         p.local_prefills, percent(p.decode_busy));
+  const bool sends = p.way == CacheWay::sent;
   std::string out = fmt::format(
       "TTFT {}on average: {}, {}, {}, {}; of a request {:.0f} tokens of cache go over links, which are full "
       "for {} "
       "of the time at senders and {} at receivers; replicas that prefill work {} of the time, those that "
       "decode {}; KV of the former {} held at most, {} preemptions there",
       p.local_prefills > 0 ? "of those handed over " : "",
-      p.sends ? part_text("room", p.room) : part_text("prompt", p.prompt),
-      p.sends ? part_text("prompt", p.prompt) : part_text("room", p.room), part_text("transfer", p.transfer),
-      part_text(p.sends ? "first token" : "first step", p.begin), p.tokens_read, percent(p.sending),
-      percent(p.reading), percent(p.prefill_busy), percent(p.decode_busy), percent(p.prefill_kv),
-      p.preemptions);
+      sends ? part_text("room", p.room) : part_text("prompt", p.prompt),
+      sends ? part_text("prompt", p.prompt) : part_text("room", p.room), part_text("transfer", p.transfer),
+      part_text(p.way == CacheWay::read ? "first step" : "first token", p.begin), p.tokens_read,
+      percent(p.sending), percent(p.reading), percent(p.prefill_busy), percent(p.decode_busy),
+      percent(p.prefill_kv), p.preemptions);
   if (p.local_prefills > 0)
     out += fmt::format("; {} prompts were computed by the replicas that decode", p.local_prefills);
   if (p.prefill_dummies + p.decode_dummies > 0)
     out += fmt::format("; dummy batches run {} of the time of the former and {} of the others'",
                        percent(p.prefill_dummies), percent(p.decode_dummies));
   if (p.given_up > 0)
-    out += fmt::format("; {} REQUESTS WAITED FOR OVER {:.0f} s, after which SGLang gives them up", p.given_up,
-                       PairRun::kSent);
+    out += fmt::format("; {} REQUESTS WAITED FOR OVER {:.0f} s, after which {} gives them up", p.given_up,
+                       sends ? PairRun::kSent : PairRun::kGiven, sends ? "SGLang" : "TensorRT-LLM");
   return out;
 }
 
@@ -250,6 +251,18 @@ std::string sends_line(const ServiceKnobs& decode, const ServiceKnobs& prefill) 
           : "");
 }
 
+// [R21] Likewise.
+std::string turns_line(const ServiceKnobs& decode) {
+  const auto& to = std::get<TrtllmKnobs>(decode.of);
+  return fmt::format(
+      "hand-offs as TensorRT-LLM's servers ask for them: who has blocks for its whole prompt, one after the "
+      "other on each side{}; a place of the {} that decode and wait there is held meanwhile",
+      to.max_tokens_in_buffer > 0
+          ? fmt::format(", of those with {} tokens together (max_tokens_in_buffer)", to.max_tokens_in_buffer)
+          : "",
+      to.max_batch_size);
+}
+
 // Which replicas die, and what becomes of their requests.
 std::string failures_text(const ServiceAnswer& a) {
   std::vector<std::string> each;
@@ -265,7 +278,7 @@ std::string lost_text(const ServiceAnswer& a) {
   const ServedPair& p = *a.load.pair;
   std::string out = fmt::format("of hand-offs {} were cut off, and {:.0f} tokens went over links for nobody",
                                 p.cut_transfers, p.lost_tokens);
-  if (!p.sends)
+  if (p.way == CacheWay::read)
     out += fmt::format("; of caches {} were gone before they were read: then {}", p.failed_loads,
                        std::get<VllmKnobs>(a.knobs.of).recompute_failed_loads
                            ? "a prompt is computed where it is answered (kv_load_failure_policy recompute)"
@@ -327,6 +340,7 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (q.prefill && std::holds_alternative<SglangKnobs>(a.knobs.of))
     out += line(sends_line(a.knobs, *a.prefill_knobs));
+  if (q.prefill && std::holds_alternative<TrtllmKnobs>(a.knobs.of)) out += line(turns_line(a.knobs));
   if (a.accepted) out += line(drafts_line(a));
   if (!q.failures.empty()) out += line(failures_text(a));
   if (plan.dp > 1) out += line(groups_line(groups_of(a.knobs, plan)));

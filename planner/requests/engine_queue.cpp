@@ -30,6 +30,7 @@ void PlayedEngine::deal() {
     texts_.drop(q.text);
     const bool taken = give(groups_[d.group], q.request, q.came, q.number);
     SL_CHECK(taken, "who waits in the queue is taken");
+    dealt_.push_back({q.number, d.group});
   }
   queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(tokens.size()));
 }

@@ -151,14 +151,23 @@ bool PairPlay::take(PairPool& pool, std::size_t i, PairWayId id) {
     w.came = true;
   }
   if (!pool.engines[i]->take(request, w.arrival.time)) return false;
-  const std::size_t group = pool.engines[i]->taken_by();
+  if (!pool.engines[i]->queues()) in_group(pool, i, id, pool.engines[i]->taken_by());
+  pool.ways[i].push_back(id);
+  pool.router.took(i, static_cast<double>(w.request.input));
+  return true;
+}
+
+void PairPlay::in_group(PairPool& pool, std::size_t i, PairWayId id, std::size_t group) {
+  PairWay& w = ways_[id];
   std::vector<PairWayId>& there = pool.group_ways[pool.at(i, group)];
   (&pool == &prefill_ ? w.group : w.group_to) = group;
   (&pool == &prefill_ ? w.number : w.number_to) = there.size();
   there.push_back(id);
-  pool.ways[i].push_back(id);
-  pool.router.took(i, static_cast<double>(w.request.input));
-  return true;
+}
+
+// [R21] Whoever waited in front of an engine's groups is in one when steps are decided.
+void PairPlay::take_dealt(PairPool& pool, std::size_t i) {
+  for (const Dealt& d : pool.engines[i]->dealt()) in_group(pool, i, pool.ways[i][d.request], d.group);
 }
 
 // In both pools by its place among all.
@@ -180,6 +189,7 @@ void PairPlay::prefilled(std::size_t i, const AnsweredRequest& a) {
 
 void PairPlay::begin(PairPool& pool, std::size_t i) {
   pool.engines[i]->begin();
+  take_dealt(pool, i);
   notice_circles(*pool.engines[i]);
   went_on(pool, i);
   pool.look(i);
@@ -235,7 +245,9 @@ void PairPlay::end_transfer() {
   if (!ended) return;
   const auto id = static_cast<PairWayId>(*ended);
   PairWay& w = ways_[id];
-  if (--w.flows == 0 && w.all_sent) handed_over(id, at);
+  if (--w.flows > 0 || !w.all_sent) return;
+  handed_over(id, at);
+  carried(id, at);
 }
 
 void PairPlay::handed_over(PairWayId id, Seconds at) {
@@ -322,7 +334,11 @@ PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const Tra
   const CacheWay way = prefill.schedulers.front()->cache_way();
   SL_CHECK(way != CacheWay::none && way == decode.schedulers.front()->cache_way(),
            "both pools are of engines that hand caches over in one way");
-  return (way == CacheWay::read ? play_of_reads(parts) : play_of_sends(parts))->run(requests, step);
+  SL_CHECK(way != CacheWay::in_turn || failures.all.empty(), "of engines whose failures are known");
+  const auto of = way == CacheWay::read   ? play_of_reads
+                  : way == CacheWay::sent ? play_of_sends
+                                          : play_of_turns;
+  return of(parts)->run(requests, step);
 }
 
 }  // namespace shardline

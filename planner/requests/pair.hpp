@@ -48,7 +48,8 @@ struct PairRun {
   RunQuantiles begin;                    // until its first token
   std::uint64_t tokens_read = 0;         // of caches that went over links, to who was answered with them
   std::vector<double> sending, reading;  // seconds of full links, by replica and group
-  /// [R14] Requests that waited, or kept their pages, for longer than kSent: SGLang gives them up.
+  /// [R14] Requests that waited, or kept their pages, for longer than kSent: SGLang gives them up; [R21]
+  /// TensorRT-LLM those that wait for longer than kGiven.
   std::uint64_t given_up = 0;
   CacheWay way = CacheWay::none;
   // [R15]
@@ -61,6 +62,9 @@ struct PairRun {
   Seconds prefill_down, decode_down;  // of all replicas together, up to the end of the last step
   /// SGLang gives up who waits so long for room, or has room and waits so long for its cache.
   static constexpr double kSent = 300;  // s, SGLANG_DISAGGREGATION_{BOOTSTRAP,WAITING}_TIMEOUT, environ.py
+  /// [R21] TensorRT-LLM gives up who waits so long to be read from the end of its prompt (llmapi/llm_args.py
+  /// at 002f3cc3d055, kv_transfer_timeout_ms).
+  static constexpr double kGiven = 60;  // s
   /// [R15] vLLM keeps blocks for so long after a prompt, and after a heartbeat of the replica that is to read
   /// them, which comes so often (docs/design/nixl_kv_cache_lease.md: kv_lease_duration, 2 / 3 and 1 / 6 of
   /// it).

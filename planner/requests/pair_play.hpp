@@ -140,6 +140,8 @@ class PairPlay {
   virtual bool may_refuse(const PairPool& pool, const PairWay& way) const = 0;
   virtual void computed(PairWayId id) = 0;
   virtual void pass(const Between& b) = 0;
+  /// All of a request's cache is at the engine that decodes.
+  virtual void carried(PairWayId /*id*/, Seconds /*at*/) {}
   /// Engine i of the pool has decided steps, or some of its steps have ended.
   virtual void went_on(const PairPool& pool, std::size_t i) = 0;
   /// Of who is answered: the parts of its TTFT, and whether the engines would have given it up.
@@ -204,6 +206,8 @@ class PairPlay {
   void give(PairWay&& way, Seconds now);
   void arrive(PairPool& pool, std::size_t i);
   bool take(PairPool& pool, std::size_t i, PairWayId id);
+  void in_group(PairPool& pool, std::size_t i, PairWayId id, std::size_t group);
+  void take_dealt(PairPool& pool, std::size_t i);
   void show(std::size_t replica, AnsweredRequest a, const PairWay& way);
   void prefilled(std::size_t i, const AnsweredRequest& a);
   void begin(PairPool& pool, std::size_t i);
@@ -237,9 +241,10 @@ class PairPlay {
   std::uint64_t circling_ = 0;  // engines that have begun, one after another, and only computed what they had
 };
 
-/// [R12] Where the pool that decodes reads, pair_reads.cpp; [R14] where the one that prefills sends,
-/// pair_sends.cpp.
+/// [R12] Where the pool that decodes reads, [R21] one after the other, pair_reads.cpp; [R14] where the one
+/// that prefills sends, pair_sends.cpp.
 std::unique_ptr<PairPlay> play_of_reads(const PairParts& parts);
 std::unique_ptr<PairPlay> play_of_sends(const PairParts& parts);
+std::unique_ptr<PairPlay> play_of_turns(const PairParts& parts);
 
 }  // namespace shardline

@@ -1,8 +1,10 @@
-// Pairs of pools where the one that decodes reads caches when it has room [R12], as under vLLM's
-// NixlConnector.
+// Pairs of pools where the one that decodes reads caches when it has room: [R12] as under vLLM's
+// NixlConnector, [R21] one after the other, as under TensorRT-LLM.
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <utility>
+#include <vector>
 
 #include "planner/requests/pair_play.hpp"
 #include "sim/base/error.hpp"
@@ -15,7 +17,7 @@ class ReadingPair : public PairPlay {
  public:
   using PairPlay::PairPlay;
 
- private:
+ protected:
   void route(PairWay&& way, Seconds now) override {
     const bool local = way.request.local_prefill;
     PairPool& first = local ? decode_ : prefill_;
@@ -58,7 +60,7 @@ class ReadingPair : public PairPlay {
       if (w.cache_gone)
         fail_read(id, w.reads);
       else
-        begin_transfer(w.reads, id, tokens);
+        begin_read(w.reads, id, tokens);
     }
     const PlayedEngine& e = *decode_.engines[i];
     for (std::size_t g = 0; g < decode_.groups.count; ++g) {
@@ -69,6 +71,8 @@ class ReadingPair : public PairPlay {
              Between::Kind::again);
     }
   }
+
+  virtual void begin_read(Seconds at, PairWayId id, std::uint32_t tokens) { begin_transfer(at, id, tokens); }
 
   void note_parts(const PairWay& way, Seconds first) override {
     out_.prompt.add((way.prefilled - way.arrival.time).value);
@@ -144,7 +148,60 @@ class ReadingPair : public PairPlay {
   std::vector<Scheduler::Failed> failed_;
 };
 
+// [R21] A group that decodes asks for one cache after the other, in the order in which requests had their
+// blocks, and one that prefills gives one after the other, in the order in which it was asked.
+class TurnsPair : public ReadingPair {
+ public:
+  explicit TurnsPair(const PairParts& parts)
+      : ReadingPair(parts), asking_(decode_.schedulers.size()), giving_(prefill_.schedulers.size()) {
+    SL_CHECK(max_local_prefill_ == 0, "none is computed where it is answered");
+  }
+
+ private:
+  struct Turn {
+    PairWayId id;
+    std::uint32_t tokens;
+  };
+  using Line = std::deque<Turn>;
+
+  Line& reader_of(const PairWay& w) { return asking_[decode_.at(w.to, w.group_to)]; }
+  Line& giver_of(const PairWay& w) { return giving_[prefill_.at(w.from, w.group)]; }
+
+  void begin_read(Seconds at, PairWayId id, std::uint32_t tokens) override {
+    Line& reader = reader_of(ways_[id]);
+    reader.push_back({id, tokens});
+    if (reader.size() == 1) ask(at, reader.front());
+  }
+
+  void ask(Seconds at, const Turn& turn) {
+    Line& giver = giver_of(ways_[turn.id]);
+    giver.push_back(turn);
+    if (giver.size() == 1) begin_transfer(at, turn.id, turn.tokens);
+  }
+
+  void carried(PairWayId id, Seconds at) override {
+    const PairWay& w = ways_[id];
+    Line &reader = reader_of(w), &giver = giver_of(w);
+    SL_CHECK(reader.front().id == id && giver.front().id == id, "who was carried had its turn");
+    reader.pop_front();
+    giver.pop_front();
+    if (!giver.empty()) begin_transfer(at, giver.front().id, giver.front().tokens);
+    if (!reader.empty()) ask(at, reader.front());
+  }
+
+  void note_parts(const PairWay& way, Seconds first) override {
+    ReadingPair::note_parts(way, first);
+    if (std::max(way.there - way.prefilled, way.there - way.reads).value > PairRun::kGiven) ++out_.given_up;
+  }
+
+  Stand stand() const override { return {"blocks", "theirs", "[R21]"}; }
+
+  std::vector<Line> asking_, giving_;  // by group
+};
+
 }  // namespace
+
+std::unique_ptr<PairPlay> play_of_turns(const PairParts& parts) { return std::make_unique<TurnsPair>(parts); }
 
 std::unique_ptr<PairPlay> play_of_reads(const PairParts& parts) {
   return std::make_unique<ReadingPair>(parts);

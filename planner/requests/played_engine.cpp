@@ -96,7 +96,7 @@ bool PlayedEngine::take(const TraceRequest& request, Seconds came) {
       for (const Group& g : groups_) g.scheduler->rests();
   }
   wake(request.arrival);
-  const bool queued = rule_.routing == GroupRouting::from_queue;
+  const bool queued = queues();
   if (!queued) taken_by_ = router_.route(request.arrival, request.number);
   const bool taken =
       queued ? groups_.front().scheduler->takes(request) : give(groups_[taken_by_], request, came, taken_);
@@ -155,7 +155,9 @@ void PlayedEngine::take_firsts(Group& group) {
     t.first = t.last = now_;
     t.any = true;
     out_.end = std::max(out_.end, now_);
-    if (group.scheduler->request(id).done) leave(group, id);
+    if (!group.scheduler->request(id).done) continue;
+    leave(group, id);
+    left_early_ = true;
   }
 }
 
@@ -166,6 +168,8 @@ void PlayedEngine::play(Seconds until) {
 
 void PlayedEngine::begin() {
   decided_at_ = now_;
+  dealt_.clear();
+  left_early_ = false;
   SL_CHECK(!open() && !idle(), "an engine that begins with steps has requests, and none under way");
   decide();
   if (!steps_.empty()) {
@@ -197,6 +201,7 @@ std::uint64_t PlayedEngine::steps_alike() const {
     if (idle(s) && s.decided() == 0) continue;
     out = std::min(out, s.decided() == steps_.size() ? s.steps_alike() : 1);
   }
+  if (left_early_ && !queue_.empty()) return 1;  // its place is somebody's when steps are next decided
   if (const std::uint64_t wave = rule_.wave; wave > 0 && !unfinished())
     out = std::min(out, (wave - wave_ % wave) % wave + 1);
   return out;

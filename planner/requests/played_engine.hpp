@@ -93,6 +93,10 @@ class PlayedEngine {
   bool take(const TraceRequest& request, Seconds came);
   /// The group that the last one who was taken went to, of requests that do not wait in front of groups.
   std::size_t taken_by() const { return taken_by_; }
+  /// Whether requests wait in front of groups; and who went from there to a group when begin() decided steps,
+  /// in the order in which groups got them: `request` is its number among all that were taken.
+  bool queues() const { return rule_.routing == GroupRouting::from_queue; }
+  const std::vector<Dealt>& dealt() const { return dealt_; }
   /// Plays the next event of an engine that is not idle: steps that are alike, as many as begin before
   /// `until`. An engine in which everybody lost its blocks decides again.
   void play(Seconds until);
@@ -156,6 +160,7 @@ class PlayedEngine {
   const ReplicaGroups rule_;
   TextMemory texts_;  // of the queue
   std::deque<Queued> queue_;
+  std::vector<Dealt> dealt_;
   GroupRouter router_;
   const StepTimes& times_;
   const bool jump_;
@@ -175,6 +180,7 @@ class PlayedEngine {
   std::size_t taken_by_ = 0;
   Seconds now_, decided_at_;
   bool asleep_ = false, dead_ = false;
+  bool left_early_ = false;  // somebody had all of its answer when steps were decided last
   Seconds dies_{std::numeric_limits<double>::infinity()};
   int tries_ = 0;  // that decided nothing, one after another
   ServedRequests out_;

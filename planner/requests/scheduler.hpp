@@ -21,13 +21,14 @@ class PairStops : public UserError {
 };
 
 /// What an engine is in a pair of pools. [R12] Under vLLM's NixlConnector it computes prompts and keeps their
-/// blocks until they were read, or it reads them; [R14] under SGLang it sends what it computes to who has
-/// room.
+/// blocks until they were read, or it reads them, likewise under TensorRT-LLM [R21]; [R14] under SGLang it
+/// sends what it computes to who has room.
 enum class PairRole : std::uint8_t { none, prefills, decodes };
 
 /// How caches get from one engine of a pair to the other: it reads those that are computed when it has room
-/// [R12], or is sent them as they are computed, once it has room [R14].
-enum class CacheWay : std::uint8_t { none, read, sent };
+/// [R12], or is sent them as they are computed, once it has room [R14], or reads them one after the other,
+/// each from an engine that gives one at a time [R21].
+enum class CacheWay : std::uint8_t { none, read, sent, in_turn };
 
 /// One engine's scheduler with its KV cache, a step at a time. Requests are added as they come; steps are
 /// decided by schedule(), at most depth() of them beyond those that have ended, and end in their order.

@@ -38,9 +38,10 @@ std::uint32_t TrtllmScheduler::to_completion(Id id) {
   return blocks_of(std::uint64_t{r.prompt} + r.answer) - has - (r.first_chunk() ? found(id).held : 0);
 }
 
-// Blocks that it lacks for the next step.
+// Blocks that it lacks for the next step; of one that asks for those to read into, all of its prompt's.
 std::uint32_t TrtllmScheduler::next_blocks(Id id) {
   const Request& r = requests_[id];
+  if (r.state == Request::State::asks) return blocks_of(r.prompt);
   if (r.first_chunk()) return blocks_of(r.context) - found(id).held;
   if (r.state == Request::State::context) return 0;
   return blocks_of(std::uint64_t{r.cached} + 1) - blocks_of(r.cached);
@@ -48,18 +49,26 @@ std::uint32_t TrtllmScheduler::next_blocks(Id id) {
 
 void TrtllmScheduler::fit_no_evict() {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
-  std::vector<Id> pending;
+  std::vector<Id> pending, asking;
   std::int64_t available = pool_.available();
   for (const Id id : active_) {
     if (fitting_.size() >= knobs_.max_batch_size) break;
-    if (requests_[id].state == Request::State::context) {
-      pending.push_back(id);
+    const Request::State state = requests_[id].state;
+    if (state == Request::State::context || state == Request::State::asks) {
+      (state == Request::State::asks ? asking : pending).push_back(id);
       continue;
     }
-    fitting_.push_back(id);
+    if (state != Request::State::comes) fitting_.push_back(id);
     available -= to_completion(id);
   }
-  if (is_static && !fitting_.empty()) return;
+  if (is_static && fitting_.size() + coming_ > 0) return;
+  // [R21] The first that does not fit ends its own list alone.
+  for (const Id id : asking) {
+    const std::uint32_t needed = to_completion(id);
+    if (needed > available) break;
+    reading_.push_back(id);
+    available -= needed;
+  }
   for (const Id id : pending) {
     if (!is_static && better_skipped(id)) continue;
     if (fitting_.size() >= knobs_.max_batch_size) break;
@@ -74,25 +83,27 @@ void TrtllmScheduler::fit_max_utilization() {
   std::uint64_t needed = 0, free = pool_.available();
   std::unordered_map<std::uint32_t, std::uint32_t> left;  // how often a block was left
   std::size_t end = active_.size();
+  const auto comes = [&](Id id) { return requests_[id].state == Request::State::comes; };
   for (std::size_t i = 0; i < end;) {
     const Id id = active_[i];
-    if (better_skipped(id)) {
+    if (comes(id) || better_skipped(id)) {
       ++i;
       continue;
     }
     if (fitting_.size() < knobs_.max_batch_size) {
       const std::uint64_t with = needed + next_blocks(id);
       if (with <= free) {
-        if (requests_[id].state == Request::State::context) reserved_ += with - needed;
+        const Request::State state = requests_[id].state;
+        if (state == Request::State::context) reserved_ += with - needed;
         needed = with;
-        fitting_.push_back(id);
+        (state == Request::State::asks ? reading_ : fitting_).push_back(id);
         ++i;
         continue;
       }
     }
-    // Of those from here on, the last that has begun.
+    // Of those from here on, the last that has begun; [R21] not one that reads.
     std::size_t last = end;
-    while (last > i && (requests_[active_[last - 1]].blocks.empty())) --last;
+    while (last > i && (requests_[active_[last - 1]].blocks.empty() || comes(active_[last - 1]))) --last;
     if (last == i) break;
     end = last - 1;
     for (const KvBlock b : requests_[active_[end]].blocks) {

@@ -9,8 +9,8 @@
 
 namespace shardline {
 
-TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs)
-    : knobs_(knobs), pool_(knobs.blocks, knobs.enable_block_reuse) {
+TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role)
+    : knobs_(knobs), role_(role), pool_(knobs.blocks, knobs.enable_block_reuse) {
   SL_CHECK(knobs.tokens_per_block > 0 && knobs.max_num_tokens > 0 && knobs.max_batch_size > 0,
            "a step has room for a token of a request");
   if (blocks_of(knobs.max_seq_len) > knobs.blocks) {
@@ -31,6 +31,7 @@ std::uint32_t TrtllmScheduler::blocks_of(std::uint64_t tokens) const {
 
 bool TrtllmScheduler::takes(const TraceRequest& request) const {
   if (request.input >= knobs_.max_seq_len) return false;
+  if (role_ == PairRole::decodes) return true;  // which computes no prompt
   return knobs_.enable_chunked_prefill || request.input <= knobs_.max_num_tokens;
 }
 
@@ -46,6 +47,7 @@ std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& requ
       static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, knobs_.max_seq_len - request.input));
   r.text = texts_.keep(request.blocks);
   r.number = added_++;
+  if (role_ == PairRole::decodes) r.state = Request::State::asks;
   const Id id = requests_.add(std::move(r));
   queue_.push_back(id);
   return id;
@@ -70,7 +72,7 @@ void TrtllmScheduler::choose() {
   for (const Id id : fitting_) {
     const Request& r = requests_[id];
     if (r.state == Request::State::to_complete) continue;
-    if (r.state == Request::State::generation) {
+    if (r.state != Request::State::context) {
       if (tokens + 1 > knobs_.max_num_tokens) break;
       generating_.push_back(id);
       ++tokens;
@@ -199,7 +201,11 @@ bool TrtllmScheduler::schedule() {
     active_.push_back(queue_.front());
     queue_.pop_front();
   }
+  const std::size_t all = active_.size();
+  notice();
+  left_early_ = active_.size() < all;
   fitting_.clear();
+  reading_.clear();
   pausing_.clear();
   generating_.clear();
   chunks_.clear();
@@ -216,8 +222,9 @@ bool TrtllmScheduler::schedule() {
     fit_max_utilization();
   else
     fit_no_evict();
+  begin_reads();
   choose();
-  steady_ = pausing_.empty();
+  steady_ = pausing_.empty() && !left_early_;
   if (held_back()) {
     chunks_.clear();
     steady_ = false;
@@ -230,6 +237,7 @@ bool TrtllmScheduler::schedule() {
   for (const Chunk& c : chunks_) compute_prompt(c, budget);
   for (const Id id : generating_) {
     Request& r = requests_[id];
+    if (r.state == Request::State::arrived) take_first(id);
     pool_.take(blocks_of(std::uint64_t{r.cached} + 1) - static_cast<std::uint32_t>(r.blocks.size()),
                r.blocks);
     r.filled.resize(r.blocks.size(), false);
@@ -325,9 +333,10 @@ void TrtllmScheduler::leave(Id id) {
   Request& r = requests_[id];
   if (!r.blocks.empty()) {
     store(id, r.prompt + r.answer - 1);
-    pool_.release(r.blocks, false);
+    if (role_ != PairRole::prefills) pool_.release(r.blocks, false);
     --started_;
   }
+  if (role_ == PairRole::prefills) keep(r);
   r.blocks = {};
   r.filled = {};
   r.chain = {};

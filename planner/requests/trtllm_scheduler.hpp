@@ -25,6 +25,9 @@ enum class TrtllmPolicy : std::uint8_t { guaranteed_no_evict, max_utilization, s
 /// context_chunking_policy.
 enum class TrtllmChunking : std::uint8_t { first_come_first_served, equal_progress };
 
+/// [R21] Name of an option of a server that decodes for another.
+inline constexpr const char* kBufferTokens = "max_tokens_in_buffer";
+
 /// Options of trtllm-serve, under the names of its YAML but for the words in brackets.
 struct TrtllmKnobs {
   TrtllmPolicy capacity_scheduler_policy = TrtllmPolicy::guaranteed_no_evict;
@@ -39,6 +42,9 @@ struct TrtllmKnobs {
   std::uint32_t tokens_per_block = 32;
   std::uint32_t max_seq_len = 8192;  // tokens of a prompt and its answer
   std::uint32_t blocks = 4096;       // of the KV cache [max_tokens / tokens_per_block]
+  // Of a server that decodes for another [R21]: tokens of prompts that are read at once, a longer one alone.
+  std::uint32_t max_tokens_in_buffer = 0;  // 0: any number
+  bool reads_found = false;  // what is found here is read, too [the other server's reuse is off]
 };
 
 /// The scheduler of TensorRT-LLM's PyTorch backend [R9]: which of the active requests fit the cache
@@ -58,12 +64,17 @@ struct TrtllmKnobs {
 /// only blocks that others hold, of a step's tokens all that is found; py_executor.py,
 /// `_executor_loop_overlap`,
 /// `_schedule` and `_waiting_requests`.
-/// Not here: partial reuse of a block, beams, drafts, attention DP's balance, several window sizes, LoRA,
-/// disaggregation. A token under way when a request is paused counts (assumed).
+/// In a pair of pools [R21] one that prefills keeps the blocks of what it has computed until they were read,
+/// which it learns at ends of steps. One that decodes takes blocks of the prompt for a request that comes,
+/// reads into them, and the token that came with it is the client's when the first row of it is decided.
+///
+/// Not here: partial reuse of a block, beams, drafts, attention DP's balance, several window sizes, LoRA. A
+/// token under way when a request is paused counts (assumed).
 class TrtllmScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
-    enum class State : std::uint8_t { context, generation, to_complete };
+    // asks: for blocks, to read its prompt; comes: it is being read; arrived: it was, and has no row yet.
+    enum class State : std::uint8_t { asks, comes, arrived, context, generation, to_complete };
     State state = State::context;
     std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them
     std::uint32_t context = 0;                   // tokens of its prompt, and what it had when it was paused
@@ -77,7 +88,7 @@ class TrtllmScheduler : public Scheduler {
   };
 
   /// Throws UserError where max_seq_len does not fit all blocks.
-  explicit TrtllmScheduler(const TrtllmKnobs& knobs);
+  explicit TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role = PairRole::none);
 
   /// Refused, as the engine does, where the prompt and a token exceed max_seq_len or, without chunks, the
   /// prompt exceeds max_num_tokens. Its answer is cut to what max_seq_len leaves.
@@ -89,6 +100,9 @@ class TrtllmScheduler : public Scheduler {
   /// Throws UserError where the engine ends with an error: without chunks, a request that was paused may have
   /// become longer than a step.
   bool schedule() override;
+  bool decides_again() const override {
+    return left_early_ || (role_ != PairRole::none && !pausing_.empty());
+  }
   const StepBatch& front() const override;
   std::uint64_t steps_alike() const override;
   Ended finish_steps(std::uint64_t steps = 1) override;
@@ -100,6 +114,13 @@ class TrtllmScheduler : public Scheduler {
     return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
   }
   const BlockPool& pool() const { return pool_; }
+
+  void take_reads(std::vector<Read>& out) override;
+  void has_read(Id id) override;
+  void was_read(std::uint64_t number, bool at_once) override;
+  CacheWay cache_way() const override { return role_ == PairRole::none ? CacheWay::none : CacheWay::in_turn; }
+  void take_firsts(std::vector<Id>& out) override;
+  bool waits_for_transfers() const override { return coming_ + kept_.size() > 0; }
 
  private:
   struct Found {
@@ -132,7 +153,15 @@ class TrtllmScheduler : public Scheduler {
   void more_alike(std::uint32_t steps);
   std::uint64_t blocks_for(std::uint64_t steps) const;
 
+  // Of pairs, trtllm_pair.cpp.
+  void notice();
+  void begin_reads();
+  void begin_read(Id id);
+  void take_first(Id id);
+  void keep(Request& r);
+
   TrtllmKnobs knobs_;
+  const PairRole role_;
   BlockPool pool_;
   TextMemory texts_;
   RequestSlots<Request> requests_;
@@ -140,7 +169,7 @@ class TrtllmScheduler : public Scheduler {
   std::deque<Id> queue_;            // beyond max_batch_size
   std::deque<DecidedStep> steps_;
   // Of the step that is being decided.
-  std::vector<Id> fitting_, pausing_, generating_;
+  std::vector<Id> fitting_, pausing_, generating_, reading_;
   std::vector<Chunk> chunks_;
   std::unordered_map<Id, Found> found_;
   std::unordered_set<BlockHash> about_;  // blocks that prompts are about to fill
@@ -150,6 +179,16 @@ class TrtllmScheduler : public Scheduler {
   std::uint32_t text_block_ = kTraceBlock;
   std::uint64_t paused_ = 0, added_ = 0;
   std::size_t started_ = 0;
+
+  // [R21] Whose read has ended, by id, or who was read, by number, since a step was decided; who began to
+  // read, or had the first token, since these were last asked for.
+  std::vector<std::uint64_t> told_;
+  std::vector<Read> reads_;
+  std::vector<Id> firsts_;
+  bool left_early_ = false;  // somebody had all of its answer when a step was decided: a place is free
+  std::size_t coming_ = 0;   // requests that read
+  std::uint64_t coming_blocks_ = 0;                               // of their prompts
+  std::unordered_map<std::uint64_t, std::vector<KvBlock>> kept_;  // of those that are done, by number
 };
 
 }  // namespace shardline

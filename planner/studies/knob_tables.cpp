@@ -85,6 +85,7 @@ const std::vector<KnobText<TrtllmKnobs>>& texts_of(const TrtllmKnobs& /*unused*/
       {.name = "disable_overlap_scheduler", .flag = &K::disable_overlap_scheduler},
       {.name = "enable_chunked_prefill", .flag = &K::enable_chunked_prefill},
       {.name = "enable_block_reuse", .flag = &K::enable_block_reuse},
+      {.name = kBufferTokens, .number = &K::max_tokens_in_buffer, .may_be_none = true, .of_decoder = true},
   };
   return known;
 }
@@ -151,8 +152,8 @@ void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, cons
 void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given) {
   set_all(knobs, overrides, given);
 }
-void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides) {
-  set_all(knobs, overrides, {});
+void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given) {
+  set_all(knobs, overrides, given);
 }
 
 }  // namespace shardline

@@ -15,7 +15,7 @@ namespace shardline {
 /// and of options of a server that decodes for another where it is none.
 void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);
 void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);
-void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides);
+void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);
 
 /// "vllm" of "max_num_seqs=256": the one engine that has all of these options; empty: none, or several, have.
 std::string engine_of_knobs(const std::vector<std::string>& overrides);

@@ -45,7 +45,7 @@ class RequestService::Plays {
     knobs_ = knobs_of(q_.knobs, PairRole::decodes);
     if (q_.prefill) require_noticed(study_.study, knobs_, q_.failures);
     if (q_.prefill)
-      pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
+      pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, lengths(), prompt(),
                                            PairPools::Known{});
     q_.requests = requests_played(q_, trace_);
     PlayedRequests played = played_requests(q_, trace_, std::holds_alternative<SglangKnobs>(knobs_.of));
@@ -114,12 +114,13 @@ class RequestService::Plays {
   const StepTimes& times() const { return times_; }
   const Plan& plan() const { return q_.plan; }
   long long prompt() const { return trace_ ? std::llround(trace_->input) : q_.input; }
+  LoadLengths lengths() const { return {mean_, trace_ ? trace_->longest : q_.input}; }
   std::uint64_t answered() const { return answered_; }
   ServiceKnobs knobs_of(const std::vector<std::string>& overrides, PairRole role) const {
     if (server_ == ServerOf::both) return service_knobs(study_.study, q_.plan, overrides, mean_);
     if (server_ == ServerOf::prompts) role = PairRole::prefills;
     return pair_knobs(study_.study, q_.plan, role,
-                      role == PairRole::prefills ? knobs_of_prefill(overrides) : overrides, mean_);
+                      role == PairRole::prefills ? knobs_of_prefill(overrides) : overrides, lengths());
   }
 
  private:
@@ -133,7 +134,7 @@ class RequestService::Plays {
     if (pools.prefill_replicas == 0) return;
     require_noticed(study_.study, knobs_, {});
     q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, knobs_of_prefill(pools.knobs), 0, "knob"};
-    pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, mean_, prompt(),
+    pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, lengths(), prompt(),
                                          PairPools::Known{&pools.prefill->times(), pools.rates});
   }
 

@@ -58,13 +58,13 @@ void visit_fields(Archive& archive, T& part) {
 template <class Archive, MaybeConst<ServedPair> T>
 void visit_fields(Archive& archive, T& pair) {
   auto& [prefill_gpus, decode_gpus, prefill_busy, decode_busy, prefill_dummies, decode_dummies, prefill_kv,
-         sending, reading, prompt, room, transfer, begin, tokens_read, local_prefills, given_up, sends,
+         sending, reading, prompt, room, transfer, begin, tokens_read, local_prefills, given_up, way,
          preemptions, prefill_down, cut_transfers, failed_loads, recomputed, lost_tokens, prefill_series] =
       pair;
   archive(prefill_gpus, decode_gpus, prefill_busy, decode_busy, prefill_dummies, decode_dummies, prefill_kv,
           sending, reading, prompt, room, transfer, begin);
-  archive(tokens_read, local_prefills, given_up, sends, preemptions, prefill_down, cut_transfers,
-          failed_loads, recomputed, lost_tokens, prefill_series);
+  archive(tokens_read, local_prefills, given_up, way, preemptions, prefill_down, cut_transfers, failed_loads,
+          recomputed, lost_tokens, prefill_series);
 }
 
 template <class Archive, MaybeConst<ServedLoadAnswer> T>

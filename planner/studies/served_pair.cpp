@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "planner/engines/deploy.hpp"
 #include "planner/engines/profile.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "planner/engines/transfer_buffers.hpp"
 #include "planner/handoff/transfer.hpp"
 #include "planner/requests/vllm_drafts.hpp"
 #include "planner/studies/knob_text.hpp"
@@ -35,8 +37,8 @@ bool says(const std::vector<std::string>& overrides, const char* name) {
 
 // One size of pages, or blocks, on both sides, and one longest request.
 template <class Knobs>
-void agree(Knobs& mine, Knobs& other, std::uint32_t Knobs::*block, std::uint32_t Knobs::*longest,
-           const Plan& prefill, const char* name) {
+void same(Knobs& mine, Knobs& other, std::uint32_t Knobs::*block, std::uint32_t Knobs::*longest,
+          const Plan& prefill, const char* name) {
   if (mine.*block != other.*block)
     throw UserError(fmt::format(
         "{} {}: its KV blocks have {} tokens and those of the plan that decodes {}: a hand-off between "
@@ -48,7 +50,9 @@ void agree(Knobs& mine, Knobs& other, std::uint32_t Knobs::*block, std::uint32_t
 
 }  // namespace
 
-bool halves_apart(const Case& c) { return c.engine && same_engine(c.engine->name, "sglang"); }
+bool halves_apart(const Case& c) {
+  return c.engine && (same_engine(c.engine->name, "sglang") || same_engine(c.engine->name, "trtllm"));
+}
 
 Case half_of_pair(const Case& c) {
   Case half = c;
@@ -60,7 +64,7 @@ ReplicaGroups pair_groups(const ServiceKnobs& knobs, const Plan& plan, PairRole 
   const auto count = static_cast<std::size_t>(plan.dp);
   if (std::holds_alternative<VllmKnobs>(knobs.of))
     return {count, GroupRouting::fewest, 0, count > 1 ? VllmConnected::kWave : 0};
-  SL_CHECK(std::holds_alternative<SglangKnobs>(knobs.of), "pairs are of vLLM's servers or of SGLang's");
+  if (std::holds_alternative<TrtllmKnobs>(knobs.of)) return groups_of(knobs, plan);
   return {count, role == PairRole::prefills && count > 1 ? GroupRouting::by_room : GroupRouting::in_turn};
 }
 
@@ -68,19 +72,21 @@ std::vector<std::string> knobs_of_prefill(const std::vector<std::string>& of_bot
   std::vector<std::string> out;
   std::copy_if(of_both.begin(), of_both.end(), std::back_inserter(out), [](const std::string& text) {
     const std::string name = knob_parts(text).name;
-    return name != kReservedTokens && name != kExtraSlots && name != kLoadFailurePolicy;
+    return name != kReservedTokens && name != kExtraSlots && name != kLoadFailurePolicy &&
+           name != kBufferTokens;
   });
   return out;
 }
 
-ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
-                        const std::vector<std::string>& overrides, long long mean_tokens,
-                        const char* option) {
-  if (!halves_apart(c)) return service_knobs(c, plan, overrides, mean_tokens, role, option);
+namespace {
+
+ServiceKnobs sglang_half(const Case& half, const Plan& plan, PairRole role,
+                         const std::vector<std::string>& overrides, long long mean_tokens,
+                         const char* option) {
   std::vector<std::string> all{fmt::format("page_size={}", kPromptPage)};
-  if (plan.cp > 1 && c.engine->context.one_prompt) all.emplace_back("prefill_max_requests=1");
+  if (plan.cp > 1 && half.engine->context.one_prompt) all.emplace_back("prefill_max_requests=1");
   all.insert(all.end(), overrides.begin(), overrides.end());
-  ServiceKnobs out = service_knobs(half_of_pair(c), plan, all, mean_tokens, role, option);
+  ServiceKnobs out = service_knobs(half, plan, all, mean_tokens, role, option);
   if (role != PairRole::decodes) return out;
   auto& knobs = std::get<SglangKnobs>(out.of);
   knobs.disable_radix_cache = true;
@@ -91,6 +97,40 @@ ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
   if (!says(overrides, kExtraSlots) && said && knobs.max_running_requests <= kFew)
     knobs.disaggregation_decode_extra_slots = 2 * knobs.max_running_requests;
   return out;
+}
+
+// Blocks and buffers as launch files say them (put_half of launch_trtllm.cpp). A buffer holds the longest
+// prompt of the load, beside which there are as many blocks as memory has room for.
+ServiceKnobs trtllm_half(Case half, const Plan& plan, PairRole role,
+                         const std::vector<std::string>& overrides, const LoadLengths& load,
+                         const char* option) {
+  half.served = {std::max(1LL, load.longest), std::max(1LL, half.served.output)};
+  std::vector<std::string> all{fmt::format("tokens_per_block={}", tensorrt_llm_block(half))};
+  if (role == PairRole::prefills) all.emplace_back("disable_overlap_scheduler=true");
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  ServiceKnobs out = service_knobs(half, plan, all, load.mean, role, option);
+  auto& knobs = std::get<TrtllmKnobs>(out.of);
+  const auto buffer = static_cast<std::uint32_t>(transfer_tokens(half, plan));
+  if (!says(overrides, kBufferTokens)) knobs.max_tokens_in_buffer = buffer;
+  // NIXL writes into buffers that are there from the beginning (batch_manager/cacheFormatter.cpp).
+  if (knobs.max_tokens_in_buffer > 0 && knobs.max_tokens_in_buffer < buffer)
+    throw UserError({Diagnostic{
+        {},
+        fmt::format("{} {}={}: a prompt of the load has {} tokens, which a buffer has to hold",
+                    argument_name(option), kBufferTokens, knobs.max_tokens_in_buffer, load.longest),
+        {fmt::format("expected {} or more, in whole blocks, or leave it out", buffer)}}});
+  return out;
+}
+
+}  // namespace
+
+ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
+                        const std::vector<std::string>& overrides, const LoadLengths& load,
+                        const char* option) {
+  if (!halves_apart(c)) return service_knobs(c, plan, overrides, load.mean, role, option);
+  const Case half = half_of_pair(c);
+  return same_engine(c.engine->name, "trtllm") ? trtllm_half(half, plan, role, overrides, load, option)
+                                               : sglang_half(half, plan, role, overrides, load.mean, option);
 }
 
 // From two lengths: a hand-off's descriptors and bytes grow with its tokens.
@@ -129,9 +169,12 @@ std::optional<std::string> no_pair(const PairServer& from, const PairServer& to)
     if (auto reason = no_way_between(from.on, to.on)) return reason;
   }
   if (!c.engine || (!halves_apart(c) && !same_engine(c.engine->name, "vllm")))
-    return "pairs of pools are played under the rules of vLLM's connector and of SGLang's disaggregation, "
-           "those of TensorRT-LLM are not built yet: " +
-           argument_given("engine", "vllm") + " or " + argument_given("engine", "sglang");
+    return "pairs of pools are played under the rules of vLLM's connector, of SGLang's disaggregation and of "
+           "TensorRT-LLM's: " +
+           argument_given("engine", "vllm") + ", sglang or trtllm";
+  if (same_engine(c.engine->name, "trtllm") && decode[kDrafts] + prefill[kDrafts] > 0)
+    return "drafts of a pair of TensorRT-LLM's servers are not played yet: " +
+           argument_given("engine", "vllm") + " and " + argument_given("engine", "sglang") + " play them";
   if (prefill[kDrafts] != decode[kDrafts])
     return "the caches of modules that draft are handed over, so that both plans say as many drafts";
   if (has_recurrence(c.model))
@@ -158,6 +201,13 @@ void require_noticed(const Case& c, const ServiceKnobs& decode, const std::vecto
                                             argument_name("knob"), kLoadFailurePolicy),
                                 {"expected it beside " + argument_name("failure") + " \"prefill 0 at 60 s\"" +
                                  ", or leave it out"}}});
+  if (!failures.empty() && same_engine(c.engine->name, "trtllm"))
+    throw UserError({Diagnostic{{},
+                                fmt::format("{} \"{}\": what becomes of hand-offs of TensorRT-LLM's servers "
+                                            "that die is not played yet",
+                                            argument_name("failure"), to_string(failures.front())),
+                                {argument_given("engine", "vllm") + " and " +
+                                 argument_given("engine", "sglang") + " play it, and one pool does"}}});
   constexpr double kLeast = PairRun::kHealthMisses * PairRun::kHealthBeat;
   for (const ReplicaFailure& f : failures) {
     if (!halves_apart(c) || f.pool != ReplicaPool::prefill || (f.up - f.down).value >= kLeast) continue;
@@ -173,29 +223,42 @@ void require_noticed(const Case& c, const ServiceKnobs& decode, const std::vecto
   }
 }
 
+// One size of blocks, one longest request, and what only both know together.
+void PairPools::agree(const Plan& prefill, ServiceKnobs& other) {
+  if (auto* k = std::get_if<SglangKnobs>(&knobs_.of)) {
+    same(*k, std::get<SglangKnobs>(other.of), &SglangKnobs::page_size, &SglangKnobs::context_length, prefill,
+         "page_size");
+  } else if (auto* t = std::get_if<TrtllmKnobs>(&knobs_.of)) {
+    auto& decode = std::get<TrtllmKnobs>(other.of);
+    same(*t, decode, &TrtllmKnobs::tokens_per_block, &TrtllmKnobs::max_seq_len, prefill, "tokens_per_block");
+    decode.reads_found = !t->enable_block_reuse;
+    t->max_tokens_in_buffer = decode.max_tokens_in_buffer;
+  } else {
+    same(std::get<VllmKnobs>(knobs_.of), std::get<VllmKnobs>(other.of), &VllmKnobs::block_size,
+         &VllmKnobs::max_model_len, prefill, "block_size");
+  }
+}
+
 PairPools::PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode,
-                     ServiceKnobs& knobs, long long mean, long long prompt, const Known& known)
+                     ServiceKnobs& knobs, const LoadLengths& load, long long prompt, const Known& known)
     : question_(question), decode_plan_(decode), times_(known.times) {
   const Study& prompts = question.study(study);
   const Case& c = prompts.study;
   const PairServer from{c, question.plan}, to{study.study, decode};
   if (const auto reason = no_pair(from, to))
     throw UserError(fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.plan), *reason));
-  const bool sglang = halves_apart(c);
-  require_play(c, question.plan, sglang);
-  if (sglang && question.max_local > 0)
+  const bool apart = halves_apart(c);
+  require_play(c, question.plan, apart);
+  if (apart && question.max_local > 0)
     throw UserError(
-        fmt::format("{}: a server of SGLang's that decodes for another computes no prompt: leave "
-                    "it out, or {}",
-                    argument_name("max-local-prefill"), argument_given("engine", "vllm")));
-  knobs_ = pair_knobs(c, question.plan, PairRole::prefills, question.knobs, mean, question.knobs_option);
-  if (sglang) {
-    agree(std::get<SglangKnobs>(knobs_.of), std::get<SglangKnobs>(knobs.of), &SglangKnobs::page_size,
-          &SglangKnobs::context_length, question.plan, "page_size");
-  } else {
-    agree(std::get<VllmKnobs>(knobs_.of), std::get<VllmKnobs>(knobs.of), &VllmKnobs::block_size,
-          &VllmKnobs::max_model_len, question.plan, "block_size");
-  }
+        fmt::format("{}: {}: leave it out, or {}", argument_name("max-local-prefill"),
+                    std::holds_alternative<TrtllmKnobs>(knobs.of)
+                        ? "TensorRT-LLM's front keeps a prompt on a server for answers only where text of it "
+                          "is cached there, by a router that is not played (serve/openai_disagg_service.py)"
+                        : "a server of SGLang's that decodes for another computes no prompt",
+                    argument_given("engine", "vllm")));
+  knobs_ = pair_knobs(c, question.plan, PairRole::prefills, question.knobs, load, question.knobs_option);
+  agree(question.plan, knobs);
   decode_ = knobs;
   if (times_ != nullptr) {
     rates_ = known.rates;
@@ -211,6 +274,7 @@ std::unique_ptr<Scheduler> PairPools::scheduler(PairRole role, const DraftLaw& l
   const ServiceKnobs& knobs = role == PairRole::prefills ? knobs_ : decode_;
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
     return std::make_unique<SglangScheduler>(*k, role, law);
+  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k, role);
   const auto& vllm = std::get<VllmKnobs>(knobs.of);
   if (law.drafts() > 0) return std::make_unique<VllmDraftScheduler>(vllm, role, law);
   return std::make_unique<VllmScheduler>(vllm, role);
@@ -268,7 +332,7 @@ ServedPair PairPools::told(const PairRun& run, int decode_gpus, double seconds) 
   const auto reads = static_cast<double>(run.transfer.count());
   out.tokens_read = reads > 0 ? static_cast<double>(run.tokens_read) / reads : 0;
   out.given_up = run.given_up;
-  out.sends = run.way == CacheWay::sent;
+  out.way = run.way;
   out.local_prefills = run.local_prefills;
   if (seconds > 0) out.prefill_down = run.prefill_down.value / seconds / question_.replicas;
   out.cut_transfers = run.cut_transfers;

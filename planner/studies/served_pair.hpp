@@ -43,7 +43,7 @@ struct ServedPair {
   double tokens_read = 0;                          // of a request that is handed over, mean
   std::uint64_t local_prefills = 0;                // prompts that were not
   std::uint64_t given_up = 0;                      // waited, or kept blocks, longer than the engine does
-  bool sends = false;                              // [R14] prompts go as they are computed, room comes first
+  CacheWay way = CacheWay::none;                   // [R14] sent: as prompts are computed, room comes first
   std::uint64_t preemptions = 0;                   // of prompts
   // [R15] Where replicas die: of the time of those that prefill; what hand-offs lost, as of PairRun.
   double prefill_down = 0;
@@ -54,23 +54,29 @@ struct ServedPair {
 
 /// Whether servers of a pair are others than servers that do both, those that prefill and those that decode
 /// each with knobs and memory of its own, so that plans that have prompts alone are among the former: under
-/// SGLang. Under vLLM either is a server like others.
+/// SGLang and TensorRT-LLM. Under vLLM either is a server like others.
 bool halves_apart(const Case& c);
 
 /// The case of a server of a pair: what it computes and keeps where it does only one of both.
 Case half_of_pair(const Case& c);
 
+/// Tokens of the requests of a load.
+struct LoadLengths {
+  long long mean = 0;     // of a request and its answer
+  long long longest = 0;  // of a prompt, at most; of a trace's those of a request, which no prompt exceeds
+};
+
 /// The knobs of such a server, service_knobs() of the case of one: under SGLang pages as its launch files say
 /// them for both, a prompt a step where ranks share it, and a server that decodes has the places beside those
-/// that run that the engine gives it.
+/// that run that the engine gives it. Under TensorRT-LLM blocks and buffers of hand-offs as launch files say
+/// them, the latter for the longest prompt, and servers for prompts work without the overlap scheduler.
 ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
-                        const std::vector<std::string>& overrides, long long mean_tokens,
+                        const std::vector<std::string>& overrides, const LoadLengths& load,
                         const char* option = "knob");
 
 /// [R18] The attention groups of such a server, and how requests are dealt to them: those of SGLang's for
 /// prompts by the room that the router draws, others in turn; [R19] vLLM's to the group with the fewest, and
-/// its engines run dummy batches.
-/// Of another engine none are known (checked): no_pair() refuses its pairs.
+/// its engines run dummy batches; [R21] TensorRT-LLM's from a queue, as its other servers.
 ReplicaGroups pair_groups(const ServiceKnobs& knobs, const Plan& plan, PairRole role);
 
 /// Those of settings for both pools that the one that prefills has.
@@ -101,11 +107,10 @@ class PairPools {
     const StepTimes* times = nullptr;
     TransferRates rates;
   };
-  /// Throws UserError as no_pair() and where knobs of both do not go together. `mean`: tokens of a request
-  /// and its answer, `prompt`: of those its prompt. `knobs`: of the other pool, whose longest request becomes
-  /// that of both, the smaller.
+  /// Throws UserError as no_pair() and where knobs of both do not go together. `prompt`: tokens of a prompt,
+  /// mean. `knobs`: of the other pool, whose longest request becomes that of both, the smaller.
   PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode, ServiceKnobs& knobs,
-            long long mean, long long prompt, const Known& known);
+            const LoadLengths& load, long long prompt, const Known& known);
 
   /// The pool that decodes, with its router, which is that of prompts, too; and what its steps yield.
   struct Answering {
@@ -125,6 +130,7 @@ class PairPools {
   const PrefillQuestion question_;
   const Plan decode_plan_;
   std::unique_ptr<Scheduler> scheduler(PairRole role, const DraftLaw& law) const;
+  void agree(const Plan& prefill, ServiceKnobs& other);
 
   ServiceKnobs knobs_, decode_;
   TransferRates rates_;

@@ -140,13 +140,13 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
 }
 
 TrtllmKnobs trtllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                         long long mean_tokens) {
+                         long long mean_tokens, const KnobsGiven& given) {
   TrtllmKnobs knobs;
   knobs.max_num_tokens = static_cast<std::uint32_t>(c.engine->tokens_of_step(c.system.device));
   knobs.disable_overlap_scheduler = waits_for_host(c, plan);
   knobs.enable_chunked_prefill = true;  // as launch files say it, the engine's own default being false
   knobs.blocks = knobs.max_seq_len = 0;
-  set_knobs(knobs, overrides);
+  set_knobs(knobs, overrides, given);
   knobs.tokens_per_block = on_sharers(knobs.tokens_per_block, sharers_of(c, plan));
   if (knobs.blocks == 0)
     knobs.blocks = blocks_that_fit(c, plan, knobs.tokens_per_block, knobs.max_batch_size, mean_tokens);
@@ -277,7 +277,7 @@ ServiceKnobs service_knobs(const Case& c, const Plan& asked, const std::vector<s
   plan.batch = 1;
   const KnobsGiven given{role == PairRole::decodes, option};
   if (same_engine(c.engine->name, "sglang")) return {sglang_knobs(c, plan, overrides, mean_tokens, given)};
-  if (same_engine(c.engine->name, "trtllm")) return {trtllm_knobs(c, plan, overrides, mean_tokens)};
+  if (same_engine(c.engine->name, "trtllm")) return {trtllm_knobs(c, plan, overrides, mean_tokens, given)};
   SL_CHECK(same_engine(c.engine->name, "vllm"), "an engine whose requests are played has a scheduler");
   return {vllm_knobs(c, plan, overrides, mean_tokens, given)};
 }

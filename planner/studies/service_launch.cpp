@@ -60,6 +60,7 @@ void put_knob(ServedOptions& out, const KnobParts& knob, const TrtllmKnobs& knob
   if (knob.name == "blocks")
     return put(out.options, "kv_cache_config.max_tokens",
                static_cast<long long>(knobs.blocks) * knobs.tokens_per_block);
+  if (knob.name == kBufferTokens) return;  // in put_caps
   const bool schedules = knob.name.ends_with("_policy");
   const bool caches = knob.name == "tokens_per_block" || knob.name == "enable_block_reuse";
   put(out.options,
@@ -102,10 +103,14 @@ void put_caps(ServedOptions& out, const SglangKnobs& k, const PlayedServer& s, l
   if (k.prefill_max_requests > 0) put(out.options, "--prefill-max-requests", k.prefill_max_requests);
 }
 
-void put_caps(ServedOptions& out, const TrtllmKnobs& k, const PlayedServer& /*server*/, long long longest) {
+void put_caps(ServedOptions& out, const TrtllmKnobs& k, const PlayedServer& s, long long longest) {
   put(out.options, "max_batch_size", k.max_batch_size);
   put(out.options, "max_num_tokens", k.max_num_tokens);
   put(out.options, "max_seq_len", longest);
+  if (s.role == PairRole::none) return;
+  if (k.max_tokens_in_buffer > 0)
+    put(out.options, "cache_transceiver_config.max_tokens_in_buffer", k.max_tokens_in_buffer);
+  put(out.options, "disable_overlap_scheduler", k.disable_overlap_scheduler ? "true" : "false");
 }
 
 // What stands in front of several servers: nginx, which deals in turn or to the one with the fewest

@@ -12,6 +12,7 @@
 #include "planner/requests/pair.hpp"
 #include "planner/requests/play_requests.hpp"
 #include "planner/requests/sglang_scheduler.hpp"
+#include "planner/requests/trtllm_scheduler.hpp"
 #include "planner/requests/vllm_drafts.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
 #include "planner/scenario/shipped.hpp"
@@ -202,10 +203,19 @@ BENCHMARK(BM_DraftedAnswers)->Arg(8)->Arg(64)->Arg(512)->Unit(benchmark::kMillis
 
 // [R12] The conversation through so many replicas of two pools, half of which prefill, at their number times
 // its own rate; caches in 20 ms and 1 us a token. Prefix caches on, and linear times of steps.
-// Of vLLM's engines, or of SGLang's with as many tokens of KV.
-std::unique_ptr<Scheduler> half_of(PairRole role, bool sglang) {
+// Of vLLM's engines (0), or with as many tokens of KV of SGLang's (1) or TensorRT-LLM's (2).
+std::unique_ptr<Scheduler> half_of(PairRole role, std::int64_t engine) {
   const VllmKnobs& vllm = server().knobs;
-  if (!sglang) return std::make_unique<VllmScheduler>(vllm, role);
+  if (engine == 0) return std::make_unique<VllmScheduler>(vllm, role);
+  if (engine == 2) {
+    TrtllmKnobs k;
+    k.blocks = vllm.num_gpu_blocks * vllm.block_size / k.tokens_per_block;
+    k.max_seq_len = vllm.max_model_len;
+    k.max_num_tokens = vllm.max_num_batched_tokens;
+    k.enable_chunked_prefill = true;
+    k.disable_overlap_scheduler = role == PairRole::prefills;
+    return std::make_unique<TrtllmScheduler>(k, role);
+  }
   SglangKnobs k;
   k.page_size = 64;
   k.max_total_tokens = vllm.num_gpu_blocks * vllm.block_size / k.page_size * k.page_size;
@@ -221,15 +231,14 @@ void BM_Pairs(benchmark::State& state) {
     return;
   }
   const auto replicas = static_cast<std::size_t>(state.range(0));
-  const bool sglang = state.range(1) != 0;
   const auto count = static_cast<double>(requests.size());
   std::string label;
   Goal goal = Goal::rate(state, 10e6 / 60, count);
   for (auto _ : state) {
     PlayedPool prefill, decode;
     for (std::size_t i = 0; i < replicas / 2; ++i) {
-      prefill.schedulers.push_back(half_of(PairRole::prefills, sglang));
-      decode.schedulers.push_back(half_of(PairRole::decodes, sglang));
+      prefill.schedulers.push_back(half_of(PairRole::prefills, state.range(1)));
+      decode.schedulers.push_back(half_of(PairRole::decodes, state.range(1)));
     }
     prefill.times = decode.times = &linear_times();
     std::size_t next = 0, sent = 0;
@@ -260,8 +269,8 @@ void BM_Pairs(benchmark::State& state) {
       benchmark::Counter(count * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_Pairs)
-    ->ArgNames({"replicas", "sglang"})
-    ->ArgsProduct({{2, 8}, {0, 1}})
+    ->ArgNames({"replicas", "engine"})
+    ->ArgsProduct({{2, 8}, {0, 1, 2}})
     ->Unit(benchmark::kMillisecond);
 
 // Made-up requests as they come, so many millions; what they add to the memory of the process.

@@ -46,22 +46,24 @@ Halves told_both(const std::string& engine, const Asked& asked) {
 }
 
 TEST(PairLaunch, P20CapsAreEachSchedulers) {
-  for (const std::string engine : {"vllm", "sglang"}) {
+  for (const std::string engine : {"vllm", "sglang", "trtllm"}) {
     SCOPED_TRACE(engine);
     const Study study = study_of_line(engine);
     const ServiceAnswer a = played(study, {});
     const Launch launch = launch_of_service(study, a, "1");
-    const bool vllm = engine == "vllm";
-    const char* const most = vllm ? "--max-num-seqs" : "--max-running-requests";
-    const char* const longest = vllm ? "--max-model-len" : "--context-length";
-    const char* const tokens = vllm ? "--max-num-batched-tokens" : "--chunked-prefill-size";
+    const bool vllm = engine == "vllm", sglang = engine == "sglang";
+    const char* const most = vllm ? "--max-num-seqs" : sglang ? "--max-running-requests" : "max_batch_size";
+    const char* const longest = vllm ? "--max-model-len" : sglang ? "--context-length" : "max_seq_len";
+    const char* const tokens = vllm     ? "--max-num-batched-tokens"
+                               : sglang ? "--chunked-prefill-size"
+                                        : "max_num_tokens";
     const Values prompts = told_by(engine, launch, "1." + engine + "_context"),
                  answers = told_by(engine, launch, "1." + engine + "_generation");
     EXPECT_THAT(prompts, Contains(Pair(most, std::to_string(a.prefill_knobs->requests()))));
     EXPECT_THAT(answers, Contains(Pair(most, std::to_string(a.knobs.requests()))));
     for (const Values* v : {&prompts, &answers}) EXPECT_THAT(*v, Contains(Pair(longest, "2176")));
     EXPECT_THAT(prompts, Contains(Pair(tokens, std::to_string(a.prefill_knobs->step_tokens()))));
-    if (!vllm) {
+    if (sglang) {
       EXPECT_EQ(prompts.at("--page-size"), std::to_string(a.prefill_knobs->block()));
       EXPECT_EQ(answers.at("--page-size"), std::to_string(a.knobs.block()));
       EXPECT_FALSE(prompts.contains("--prefill-max-requests"));
@@ -89,6 +91,34 @@ TEST(PairLaunch, P20EveryKnobIsToldToItsHalf) {
            {"vllm", {}, {"enable_prefix_caching=false"}, "--no-enable-prefix-caching", "true", nullptr},
            {"vllm", {"num_gpu_blocks=5000"}, {}, "--num-gpu-blocks-override", nullptr, "5000"},
            {"vllm", {"async_scheduling=false"}, {}, "--no-async-scheduling", nullptr, "true"},
+           {"trtllm", {"max_batch_size=48"}, {"max_batch_size=7"}, "max_batch_size", "7", "48"},
+           {"trtllm", {}, {"max_num_tokens=4096"}, "max_num_tokens", "4096", "8192"},
+           {"trtllm",
+            {"tokens_per_block=64"},
+            {"tokens_per_block=64"},
+            "kv_cache_config.tokens_per_block",
+            "64",
+            "64"},
+           {"trtllm", {}, {}, "disable_overlap_scheduler", "true", "false"},
+           {"trtllm",
+            {"disable_overlap_scheduler=true"},
+            {"disable_overlap_scheduler=false"},
+            "disable_overlap_scheduler",
+            "false",
+            "true"},
+           {"trtllm",
+            {"max_tokens_in_buffer=8192"},
+            {},
+            "cache_transceiver_config.max_tokens_in_buffer",
+            "8192",
+            "8192"},
+           {"trtllm", {}, {}, "cache_transceiver_config.max_tokens_in_buffer", "2048", "2048"},
+           {"trtllm",
+            {"capacity_scheduler_policy=MAX_UTILIZATION"},
+            {},
+            "scheduler_config.capacity_scheduler_policy",
+            nullptr,
+            "MAX_UTILIZATION"},
            {"sglang", {}, {"chunked_prefill_size=4096"}, "--chunked-prefill-size", "4096", nullptr},
            {"sglang", {}, {"chunked_prefill_size=0"}, "--chunked-prefill-size", "-1", nullptr},
            {"sglang", {}, {"prefill_max_requests=3"}, "--prefill-max-requests", "3", nullptr},

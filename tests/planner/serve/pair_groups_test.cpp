@@ -159,6 +159,23 @@ TEST(PairGroups, R19OneRequestAlone) {
   });
 }
 
+// Under TensorRT-LLM a prompt is one step, its cache is asked for when it comes to the server for answers,
+// and the token that was computed with it is the client's when it is there.
+TEST(PairGroups, R21OneRequestAlone) {
+  const Study study = r1("trtllm");
+  of_each_pair(study, [&](const ServiceAnswer& a) {
+    const ServiceQuestion& q = a.question;
+    StepBatch prompt;
+    prompt.prompts = {{2048, 0}};
+    const double path = study.study.engine->host.path.value;
+    EXPECT_NEAR(a.load.pair->prompt.mean, path + step(study, q.prefill->plan, prompt), 1e-9);
+    EXPECT_NEAR(a.load.pair->room.mean, path, 1e-9);
+    const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
+    EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * 2048).value, 1e-9);
+    EXPECT_NEAR(a.load.pair->begin.mean, 0, 1e-12);
+  });
+}
+
 // Pruned and played to their ends: to the bit. Bounds of halves with groups rule out what misses alone.
 void expect_the_exhaustive_answer(const std::string& engine, bool drafts = false) {
   Study study = r1(engine, 16);
@@ -214,6 +231,7 @@ void expect_the_exhaustive_answer(const std::string& engine, bool drafts = false
 }
 TEST(PairGroups, P35PruningLeavesTheAnswer) { expect_the_exhaustive_answer("sglang"); }
 TEST(PairGroups, P35PruningLeavesTheAnswerOfVllm) { expect_the_exhaustive_answer("vllm"); }
+TEST(PairGroups, P35PruningLeavesTheAnswerOfTrtllm) { expect_the_exhaustive_answer("trtllm"); }
 TEST(PairGroups, P35PruningLeavesTheAnswerOfVllmWithDrafts) { expect_the_exhaustive_answer("vllm", true); }
 
 }  // namespace

@@ -244,10 +244,11 @@ TEST(RequestService, KnobsHavePlaces) {
   EXPECT_THAT(of_text("max_num_seqs=64,128"),
               HasSubstr("--knob:1:14: expected one whole number without commas"));
   EXPECT_THAT(of_text("max_num_seqs=024"), HasSubstr("without leading zeros, found 024"));
-  EXPECT_THAT(fault([&] {
-                pair_knobs(study.study, plan, PairRole::prefills, {"max_num_seq=7"}, 2176, "prefill-knob");
-              }),
-              HasSubstr("--prefill-knob:1:1: unknown knob max_num_seq"));
+  EXPECT_THAT(
+      fault([&] {
+        pair_knobs(study.study, plan, PairRole::prefills, {"max_num_seq=7"}, {2176, 2048}, "prefill-knob");
+      }),
+      HasSubstr("--prefill-knob:1:1: unknown knob max_num_seq"));
   EXPECT_THAT(of_text("async_scheduling=1"), HasSubstr("expected true or false, found 1"));
   EXPECT_THAT(of_text("block_size=24"), HasSubstr("a block of 24 tokens: expected a divisor of 512"));
 }
@@ -324,7 +325,8 @@ TEST(RequestService, R14APairOfSglangAtZeroLoad) {
 TEST(RequestService, R14PlacesOfAServerThatDecodes) {
   const Study study = study_of_line("sglang");
   const auto places = [&](const std::vector<std::string>& overrides) {
-    const ServiceKnobs k = pair_knobs(study.study, question(study).plan, PairRole::decodes, overrides, 2304);
+    const ServiceKnobs k =
+        pair_knobs(study.study, question(study).plan, PairRole::decodes, overrides, {2304, 2048});
     return std::get<SglangKnobs>(k.of).disaggregation_decode_extra_slots;
   };
   EXPECT_EQ(places({}), 0U);
@@ -340,13 +342,13 @@ TEST(RequestService, R14OptionsOfAServerThatDecodesAreRefusedElsewhere) {
   for (const char* const knob : {"num_reserved_decode_tokens=100", "disaggregation_decode_extra_slots=5"}) {
     const std::vector<std::string> knobs{"max_running_requests=9", knob};
     const auto one_pool = [&] { service_knobs(study.study, plan, knobs, 2304); };
-    const auto prefills = [&] { pair_knobs(study.study, plan, PairRole::prefills, knobs, 2304); };
+    const auto prefills = [&] { pair_knobs(study.study, plan, PairRole::prefills, knobs, {2304, 2048}); };
     EXPECT_THAT(fault(one_pool), HasSubstr("is of a server that decodes for another"));
     EXPECT_THAT(fault(prefills), HasSubstr("is of a server that decodes for another"));
     EXPECT_EQ(knobs_of_prefill(knobs), std::vector<std::string>{"max_running_requests=9"});
   }
   const ServiceKnobs k =
-      pair_knobs(study.study, plan, PairRole::decodes, {"num_reserved_decode_tokens=100"}, 2304);
+      pair_knobs(study.study, plan, PairRole::decodes, {"num_reserved_decode_tokens=100"}, {2304, 2048});
   EXPECT_EQ(std::get<SglangKnobs>(k.of).num_reserved_decode_tokens, 100U);
 }
 
