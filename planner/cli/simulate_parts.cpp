@@ -205,6 +205,21 @@ void picture_chunks(const PlanTimeline& timeline, Gantt& gantt) {
   }
 }
 
+// Times in us become ms or s where the last one would be 20,000 or more.
+void in_fewer_digits(Gantt& gantt) {
+  double end = 0;
+  for (const GanttSpan& s : gantt.spans) end = std::max(end, s.end);
+  for (const char* const label : {"time (ms)", "time (s)"}) {
+    if (end < 2e4) return;
+    end /= 1e3;
+    gantt.x_label = label;
+    for (GanttSpan& s : gantt.spans) {
+      s.start /= 1e3;
+      s.end /= 1e3;
+    }
+  }
+}
+
 void picture_blocks(const PlanTimeline& timeline, Gantt& gantt) {
   const auto lane_name = [](Lane lane) { return lane == Lane::compute ? "compute" : "communication"; };
   for (const PlayedOp& p : timeline.ops) {
@@ -297,6 +312,7 @@ std::string write_timeline(const Study& study, Evaluator& e, const Plan& plan, O
     if (timeline.background)
       add_bursts(*timeline.background, timeline.makespan, timeline.ranks, kPictured, d.names, d.events,
                  d.gantt);
+    in_fewer_digits(d.gantt);
   }
   write_files(d, files);
   if (timeline.kind == TimelineKind::chunks || timeline.ranks == timeline.stage_ranks) return "";

@@ -73,7 +73,7 @@ function draw(rebuild) {
   const letters =
       chosen.map((p, i) => ({p, letter: 'AB'[i]})).filter(({p}) => list.includes(p)).map(({p, letter}) => {
         const worse = end(p, true), better = end(p, false);
-        return {letter, ...drawn(p), x1: worse.x, x2: better.x, y1: worse.y, y2: better.y};
+        return {letter, dx: 0, ...drawn(p), x1: worse.x, x2: better.x, y1: worse.y, y2: better.y};
       });
   const steps = data.strategies.flatMap((_, s) => frontier(list.filter(p => p.strategy === s)));
   view.signal('xd', domain(list, X, logX))
@@ -86,9 +86,19 @@ function draw(rebuild) {
       .data('bars', bands(list).filter(on))
       .data('limits_x', limitsOf('x'))
       .data('limits_y', limitsOf('y'))
-      .data('chosen', letters)
       .data('cursor', cursor && list.includes(cursor) ? [drawn(cursor)] : [])
       .run();
+  view.data('chosen', parted(letters)).run();
+}
+
+// Of two plans that lie so close that one mark would hide the other both are drawn beside their places.
+function parted(letters) {
+  const across = 18;  // of a mark, pixels
+  if (letters.length < 2) return letters;
+  const [a, b] = letters.map(({x, y}) => [view.scale('x')(x), view.scale('y')(y)]);
+  if (Math.hypot(a[0] - b[0], a[1] - b[1]) >= across) return letters;
+  const side = a[0] <= b[0] ? 1 : -1;
+  return [{...letters[0], dx: -side * across / 2}, {...letters[1], dx: side * across / 2}];
 }
 
 // Where a plan is drawn, in the window.

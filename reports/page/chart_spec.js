@@ -99,11 +99,13 @@ function chosenMarks(ink, page, accent) {
   const to = (scale, field) => ({scale, field});
   const letter =
       {align: value('center'), baseline: value('middle'), fontWeight: value(700), fontSize: value(12)};
+  const beside = {...AT, x: {...AT.x, offset: {field: 'dx'}}};
   return [
     drawnAs('rule', 'chosen', {...line, x: to('x', 'x1'), x2: to('x', 'x2'), y: to('y', 'y')}),
     drawnAs('rule', 'chosen', {...line, y: to('y', 'y1'), y2: to('y', 'y2'), x: to('x', 'x')}),
-    drawnAs('symbol', 'chosen', {...AT, ...line, size: value(260), fill: value(page)}, {clip: false}),
-    drawnAs('text', 'chosen', {...AT, ...letter, text: {field: 'letter'}, fill: value(ink)}, {clip: false}),
+    drawnAs('symbol', 'chosen', {...beside, ...line, size: value(260), fill: value(page)}, {clip: false}),
+    drawnAs(
+        'text', 'chosen', {...beside, ...letter, text: {field: 'letter'}, fill: value(ink)}, {clip: false}),
     drawnAs(
         'symbol', 'cursor',
         {...AT, size: value(420), fill: value('transparent'), stroke: value(accent), strokeWidth: value(3)},

@@ -255,6 +255,11 @@ async function bandsAndChart(browser) {
       'its box has the plan',
       (await browser.evaluate('document.getElementById("tip").textContent')).includes(chosenPlan[0]));
   await browser.evaluate('chosen = []; compare(); table(); draw(false)');
+  const marks = await browser.evaluate(`(() => {
+    const at = drawn(frontier(shown)[0]), far = {...at, x: view.scale('x').invert(view.scale('x')(at.x) + 40)};
+    return [[at], [at, at], [at, far]].map(pair => parted(pair.map(p => ({dx: 0, ...p}))).map(p => p.dx));
+  })()`);
+  expect('marks of two plans in one place stand beside each other', String(marks) === '0,-9,9,0,0', marks);
 }
 
 async function comparison(browser) {
