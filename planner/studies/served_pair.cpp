@@ -109,16 +109,21 @@ ServiceKnobs trtllm_half(Case half, const Plan& plan, PairRole role,
   if (role == PairRole::prefills) all.emplace_back("disable_overlap_scheduler=true");
   all.insert(all.end(), overrides.begin(), overrides.end());
   ServiceKnobs out = service_knobs(half, plan, all, load.mean, role, option);
-  auto& knobs = std::get<TrtllmKnobs>(out.of);
   const auto buffer = static_cast<std::uint32_t>(transfer_tokens(half, plan));
-  if (!says(overrides, kBufferTokens)) knobs.max_tokens_in_buffer = buffer;
-  // NIXL writes into buffers that are there from the beginning (batch_manager/cacheFormatter.cpp).
-  if (knobs.max_tokens_in_buffer > 0 && knobs.max_tokens_in_buffer < buffer)
-    throw UserError({Diagnostic{
-        {},
-        fmt::format("{} {}={}: a prompt of the load has {} tokens, which a buffer has to hold",
-                    argument_name(option), kBufferTokens, knobs.max_tokens_in_buffer, load.longest),
-        {fmt::format("expected {} or more, in whole blocks, or leave it out", buffer)}}});
+  const std::uint32_t asked = std::get<TrtllmKnobs>(out.of).max_tokens_in_buffer;
+  if (!says(overrides, kBufferTokens)) {
+    std::get<TrtllmKnobs>(out.of).max_tokens_in_buffer = buffer;
+  } else if (asked > buffer) {
+    half.served.input = asked;
+    out = service_knobs(half, plan, all, load.mean, role, option);
+  } else if (asked > 0 && asked < buffer) {
+    // NIXL writes into buffers that are there from the beginning (batch_manager/cacheFormatter.cpp).
+    throw UserError(
+        {Diagnostic{{},
+                    fmt::format("{} {}={}: a prompt of the load has {} tokens, which a buffer has to hold",
+                                argument_name(option), kBufferTokens, asked, load.longest),
+                    {fmt::format("expected {} or more, in whole blocks, or leave it out", buffer)}}});
+  }
   return out;
 }
 

@@ -167,6 +167,14 @@ Plan without_batch(Plan plan) {
   return plan;
 }
 
+// Buffers of hand-offs, which the cache's part of memory leaves room for, are those that were played.
+Case with_buffers(Case c, const ServiceKnobs& knobs) {
+  const auto* trtllm = std::get_if<TrtllmKnobs>(&knobs.of);
+  if (trtllm != nullptr && trtllm->max_tokens_in_buffer > 0)
+    c.served = {trtllm->max_tokens_in_buffer, std::max(1LL, c.served.output)};
+  return c;
+}
+
 Launch launch_of_pair(const Study& study, const ServiceAnswer& a, const std::string& stem) {
   const PrefillQuestion& q = *a.question.prefill;
   const Case &answers = study.study, &on = q.study(study).study;
@@ -176,8 +184,10 @@ Launch launch_of_pair(const Study& study, const ServiceAnswer& a, const std::str
   const ContextServer context =
       context_server(on, *on.engine, prompts, std::max(1LL, a.longest - a.question.output));
   const ServedOptions of_prompts = prefill_options(on, a), of_answers = served_options(answers, a);
-  return launch_pair_under_rules({context.study, context.plan, q.replicas, &of_prompts},
-                                 {answers, plan, a.question.replicas, &of_answers}, engine, stem);
+  const Case prefills = with_buffers(context.study, *a.prefill_knobs),
+             decodes = with_buffers(answers, a.knobs);
+  return launch_pair_under_rules({prefills, context.plan, q.replicas, &of_prompts},
+                                 {decodes, plan, a.question.replicas, &of_answers}, engine, stem);
 }
 
 }  // namespace

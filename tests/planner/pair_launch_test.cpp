@@ -155,6 +155,25 @@ TEST(PairLaunch, P20EveryKnobIsToldToItsHalf) {
   }
 }
 
+// TensorRT-LLM does not reckon with its buffers: the cache's part leaves room for those that were played.
+TEST(PairLaunch, P20BuffersThatWerePlayedLieBesideTheCache) {
+  const Study study = study_of_line("trtllm");
+  const auto parts = [&](const std::vector<std::string>& knobs) {
+    const Launch launch = launch_of_service(study, played(study, {knobs, {}}), "1");
+    std::vector<double> out;
+    for (const char* const half : {"1.trtllm_context", "1.trtllm_generation"})
+      out.push_back(
+          std::stod(told_by("trtllm", launch, half).at("kv_cache_config.free_gpu_memory_fraction")));
+    return out;
+  };
+  const std::vector<double> small = parts({}), large = parts({"max_tokens_in_buffer=65536"});
+  // 64 KiB of BF16 a token on each of two GPUs: two buffers of 65,536 tokens are 8.6 GB of some 65 GB.
+  for (const std::size_t half : {0U, 1U}) {
+    EXPECT_LT(large[half], small[half] - 0.05);
+    EXPECT_GT(large[half], small[half] - 0.3);
+  }
+}
+
 // It is no option of its own but a word of the connector's.
 TEST(PairLaunch, P20ThePolicyOfFailedLoadsIsTheConnectors) {
   const Study study = study_of_line("vllm");

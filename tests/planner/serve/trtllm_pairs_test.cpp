@@ -39,6 +39,12 @@ TEST(TrtllmPairs, R21WhatIsSaidOfThem) {
   EXPECT_TRUE(prompts.disable_overlap_scheduler);
   EXPECT_FALSE(answers.disable_overlap_scheduler);
   EXPECT_FALSE(answers.reads_found);
+  // 64 KiB of BF16 a token on each of two GPUs: two buffers of 65,536 tokens are 8.6 GB, 4,096 blocks of 16.
+  q.knobs = {"max_tokens_in_buffer=65536"};
+  const ServiceAnswer large = serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+  EXPECT_NEAR(static_cast<double>(a.knobs.blocks()) - large.knobs.blocks(),
+              0.9 * 2 * (65'536 - 2048) / a.knobs.block(), 1000);
+  q.knobs.clear();
   const auto fault_of = [&](auto change) {
     ServiceQuestion other = q;
     change(other);
