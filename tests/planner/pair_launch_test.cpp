@@ -75,72 +75,17 @@ TEST(PairLaunch, P20CapsAreEachSchedulers) {
   }
 }
 
-// Every knob of either half that the other one does not have, or that its files say otherwise where no
-// request was played.
-TEST(PairLaunch, P20EveryKnobIsToldToItsHalf) {
-  struct Turned {
-    const char* engine;
-    std::vector<std::string> knobs, prefill_knobs;
-    const char* option;
-    const char *prompts, *answers;  // nullptr: is not told
-  };
-  for (const Turned& t : std::vector<Turned>{
-           {"vllm", {"max_num_seqs=48"}, {"max_num_seqs=7"}, "--max-num-seqs", "7", "48"},
-           {"vllm", {}, {"max_num_batched_tokens=4096"}, "--max-num-batched-tokens", "4096", "8192"},
-           {"vllm", {"block_size=32"}, {"block_size=32"}, "--block-size", "32", "32"},
-           {"vllm", {}, {"enable_prefix_caching=false"}, "--no-enable-prefix-caching", "true", nullptr},
-           {"vllm", {"num_gpu_blocks=5000"}, {}, "--num-gpu-blocks-override", nullptr, "5000"},
-           {"vllm", {"async_scheduling=false"}, {}, "--no-async-scheduling", nullptr, "true"},
-           {"trtllm", {"max_batch_size=48"}, {"max_batch_size=7"}, "max_batch_size", "7", "48"},
-           {"trtllm", {}, {"max_num_tokens=4096"}, "max_num_tokens", "4096", "8192"},
-           {"trtllm",
-            {"tokens_per_block=64"},
-            {"tokens_per_block=64"},
-            "kv_cache_config.tokens_per_block",
-            "64",
-            "64"},
-           {"trtllm", {}, {}, "disable_overlap_scheduler", "true", "false"},
-           {"trtllm",
-            {"disable_overlap_scheduler=true"},
-            {"disable_overlap_scheduler=false"},
-            "disable_overlap_scheduler",
-            "false",
-            "true"},
-           {"trtllm",
-            {"max_tokens_in_buffer=8192"},
-            {},
-            "cache_transceiver_config.max_tokens_in_buffer",
-            "8192",
-            "8192"},
-           {"trtllm", {}, {}, "cache_transceiver_config.max_tokens_in_buffer", "2048", "2048"},
-           {"trtllm",
-            {"capacity_scheduler_policy=MAX_UTILIZATION"},
-            {},
-            "scheduler_config.capacity_scheduler_policy",
-            nullptr,
-            "MAX_UTILIZATION"},
-           {"sglang", {}, {"chunked_prefill_size=4096"}, "--chunked-prefill-size", "4096", nullptr},
-           {"sglang", {}, {"chunked_prefill_size=0"}, "--chunked-prefill-size", "-1", nullptr},
-           {"sglang", {}, {"prefill_max_requests=3"}, "--prefill-max-requests", "3", nullptr},
-           {"sglang", {}, {"max_prefill_tokens=8192"}, "--max-prefill-tokens", "8192", nullptr},
-           {"sglang",
-            {"max_running_requests=48"},
-            {"max_running_requests=9"},
-            "--max-running-requests",
-            "9",
-            "48"},
-           {"sglang", {"page_size=32"}, {"page_size=32"}, "--page-size", "32", "32"},
-           {"sglang", {"num_reserved_decode_tokens=100"}, {}, "--num-reserved-decode-tokens", nullptr, "100"},
-           {"sglang",
-            {"disaggregation_decode_extra_slots=5"},
-            {},
-            "--disaggregation-decode-extra-slots",
-            nullptr,
-            "5"},
-           {"sglang", {}, {"init_new_token_ratio=0.5"}, "SGLANG_INIT_NEW_TOKEN_RATIO", "0.5", nullptr},
-       }) {
-    SCOPED_TRACE(fmt::format("{} {}", t.engine, t.option));
-    const Halves both = told_both(t.engine, {t.knobs, t.prefill_knobs});
+// A knob that is turned, and what either half is told of it; nullptr: nothing.
+struct Turned {
+  std::vector<std::string> knobs, prefill_knobs;
+  const char* option;
+  const char *prompts, *answers;
+};
+
+void expect_told(const std::string& engine, const std::vector<Turned>& all) {
+  for (const Turned& t : all) {
+    SCOPED_TRACE(fmt::format("{} {}", engine, t.option));
+    const Halves both = told_both(engine, {t.knobs, t.prefill_knobs});
     const auto expect = [&](const Values& v, const char* value) {
       if (value == nullptr) {
         EXPECT_FALSE(v.contains(t.option));
@@ -153,6 +98,52 @@ TEST(PairLaunch, P20EveryKnobIsToldToItsHalf) {
     expect(both.prompts, t.prompts);
     expect(both.answers, t.answers);
   }
+}
+
+// Every knob of either half that the other one does not have, or that its files say otherwise where no
+// request was played.
+TEST(PairLaunch, P20EveryKnobIsToldToItsHalfOfVllm) {
+  expect_told("vllm", {{{"max_num_seqs=48"}, {"max_num_seqs=7"}, "--max-num-seqs", "7", "48"},
+                       {{}, {"max_num_batched_tokens=4096"}, "--max-num-batched-tokens", "4096", "8192"},
+                       {{"block_size=32"}, {"block_size=32"}, "--block-size", "32", "32"},
+                       {{}, {"enable_prefix_caching=false"}, "--no-enable-prefix-caching", "true", nullptr},
+                       {{"num_gpu_blocks=5000"}, {}, "--num-gpu-blocks-override", nullptr, "5000"},
+                       {{"async_scheduling=false"}, {}, "--no-async-scheduling", nullptr, "true"}});
+}
+
+TEST(PairLaunch, P20EveryKnobIsToldToItsHalfOfSglang) {
+  expect_told(
+      "sglang",
+      {{{}, {"chunked_prefill_size=4096"}, "--chunked-prefill-size", "4096", nullptr},
+       {{}, {"chunked_prefill_size=0"}, "--chunked-prefill-size", "-1", nullptr},
+       {{}, {"prefill_max_requests=3"}, "--prefill-max-requests", "3", nullptr},
+       {{}, {"max_prefill_tokens=8192"}, "--max-prefill-tokens", "8192", nullptr},
+       {{"max_running_requests=48"}, {"max_running_requests=9"}, "--max-running-requests", "9", "48"},
+       {{"page_size=32"}, {"page_size=32"}, "--page-size", "32", "32"},
+       {{"num_reserved_decode_tokens=100"}, {}, "--num-reserved-decode-tokens", nullptr, "100"},
+       {{"disaggregation_decode_extra_slots=5"}, {}, "--disaggregation-decode-extra-slots", nullptr, "5"},
+       {{}, {"init_new_token_ratio=0.5"}, "SGLANG_INIT_NEW_TOKEN_RATIO", "0.5", nullptr}});
+}
+
+TEST(PairLaunch, P20EveryKnobIsToldToItsHalfOfTrtllm) {
+  expect_told(
+      "trtllm",
+      {{{"max_batch_size=48"}, {"max_batch_size=7"}, "max_batch_size", "7", "48"},
+       {{}, {"max_num_tokens=4096"}, "max_num_tokens", "4096", "8192"},
+       {{"tokens_per_block=64"}, {"tokens_per_block=64"}, "kv_cache_config.tokens_per_block", "64", "64"},
+       {{}, {}, "disable_overlap_scheduler", "true", "false"},
+       {{"disable_overlap_scheduler=true"},
+        {"disable_overlap_scheduler=false"},
+        "disable_overlap_scheduler",
+        "false",
+        "true"},
+       {{"max_tokens_in_buffer=8192"}, {}, "cache_transceiver_config.max_tokens_in_buffer", "8192", "8192"},
+       {{}, {}, "cache_transceiver_config.max_tokens_in_buffer", "2048", "2048"},
+       {{"capacity_scheduler_policy=MAX_UTILIZATION"},
+        {},
+        "scheduler_config.capacity_scheduler_policy",
+        nullptr,
+        "MAX_UTILIZATION"}});
 }
 
 // TensorRT-LLM does not reckon with its buffers: the cache's part leaves room for those that were played.
