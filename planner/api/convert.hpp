@@ -45,6 +45,8 @@ std::vector<PoolPair> pool_pairs_of(const Study& study, const SweepAnswer& answe
 
 /// The most time per token of the least tokens/s of a user that is asked, 0 of none. Throws UserError of what
 /// is no rate.
+/// A target that a machine may keep or miss: from 1 ns to 1e9 s.
+Seconds target_time(const char* option, double seconds);
 Seconds time_of_rate(const std::optional<double>& tokens_per_s_user);
 /// What a sweep of this study is asked: with the scenario's own target where the question has none. Throws
 /// UserError of a target that means nothing for its kind of steps.

@@ -53,7 +53,7 @@ Seconds target(const char* option, std::optional<double> value) {
   if (!value) return Seconds(0);
   if (!(*value > 0) || !std::isfinite(*value))
     throw UserError(fmt::format("{} {}: expected a positive time", argument_name(option), *value));
-  return Seconds(*value);
+  return target_time(option, *value);
 }
 
 double rate_of(std::optional<double> value) {

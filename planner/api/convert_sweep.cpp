@@ -160,13 +160,27 @@ bool meets(const Study& study, const shardline::SweepQuestion& asked, const Swee
                      [&](const shardline::PoolPair& p) { return meets(asked, p); });
 }
 
+constexpr Seconds kLeastTarget(1e-9), kMostTarget(1e9);
+constexpr double kLeastSpeed = 1e-9, kMostSpeed = 1e9;  // tokens/s
+
 }  // namespace
+
+Seconds target_time(const char* option, double seconds) {
+  const Seconds time(seconds);
+  if (time < kLeastTarget || time > kMostTarget)
+    throw UserError(fmt::format("{} {}: expected a time from {} to {}", argument_name(option),
+                                to_string(time), to_string(kLeastTarget), to_string(kMostTarget)));
+  return time;
+}
 
 Seconds time_of_rate(const std::optional<double>& tokens_per_s_user) {
   if (!tokens_per_s_user) return Seconds(0);
   const double rate = *tokens_per_s_user;
-  if (!(rate > 0) || !std::isfinite(rate) || !std::isfinite(1 / rate))
+  if (!(rate > 0) || !std::isfinite(rate))
     throw UserError(fmt::format("{} {}: expected a positive number", argument_name("tokens-per-user"), rate));
+  if (rate < kLeastSpeed || rate > kMostSpeed)
+    throw UserError(fmt::format("{} {}: expected {} to {} tokens a second", argument_name("tokens-per-user"),
+                                rate, kLeastSpeed, kMostSpeed));
   return Seconds(1 / rate);
 }
 
@@ -188,7 +202,7 @@ shardline::SweepQuestion question_for(const Study& study, const SweepQuestion& a
   if (!prefill && asked.most_ttft_s && workload_of(study) == nullptr)
     throw UserError(fmt::format("{} is for prefills and for workloads; this one decodes: {}",
                                 argument_name("ttft"), argument_name("ttl")));
-  if (asked.most_ttl_s) q.most_time = Seconds(target("ttl", *asked.most_ttl_s));
+  if (asked.most_ttl_s) q.most_time = target_time("ttl", target("ttl", *asked.most_ttl_s));
   const Seconds of_rate = time_of_rate(asked.least_tokens_per_s_user);
   if (of_rate > Seconds(0) && (q.most_time == Seconds(0) || of_rate < q.most_time)) {
     q.most_time = of_rate;
@@ -197,7 +211,7 @@ shardline::SweepQuestion question_for(const Study& study, const SweepQuestion& a
   if (asked.least_users) q.least_users = target("users", *asked.least_users);
   if (!prefill) q.most_ttft = study.sweep().search.most_ttft;
   if (!asked.most_ttft_s) return q;
-  const Seconds ttft(target("ttft", *asked.most_ttft_s));
+  const Seconds ttft = target_time("ttft", target("ttft", *asked.most_ttft_s));
   if (prefill)
     q.most_time = ttft;
   else

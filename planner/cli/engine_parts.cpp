@@ -20,12 +20,13 @@
 
 namespace shardline::cli {
 
-std::string assumed_text(const Case& c) {
+std::string assumed_text(const Case& c, std::optional<long long> step_tokens) {
   const EngineProfile& e = *c.engine;
   std::vector<std::string> assumed = assumed_of_engine(c);
   // Of steps alone the scenario says how long they are.
-  if (c.served.total() > 0)
-    assumed.insert(assumed.begin(), fmt::format("{} tokens a step", e.tokens_of_step(c.system.device)));
+  const long long of_profile = e.tokens_of_step(c.system.device);
+  if (c.served.total() > 0 && step_tokens.value_or(of_profile) == of_profile)
+    assumed.insert(assumed.begin(), fmt::format("{} tokens a step", of_profile));
   if (e.kept.one_size())
     assumed.insert(assumed.begin(),
                    fmt::format("{} of each GPU kept for context and graphs", to_string(e.kept.fixed, 2)));

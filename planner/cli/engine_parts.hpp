@@ -1,6 +1,7 @@
 // What an answer says of the engine that it is of.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -20,8 +21,9 @@ std::string weights_text(const Case& c);
 std::string assumed_cache_text(const Case& c);
 
 /// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
-/// engine takes for granted.
-std::string assumed_text(const Case& c);
+/// engine takes for granted. Not its tokens of a step where `step_tokens`, which something else has said, are
+/// others.
+std::string assumed_text(const Case& c, std::optional<long long> step_tokens = std::nullopt);
 /// "steps of helix wait for the host, ...: none of the 443 measured points has such steps", of plans whose
 /// steps that decode wait for an engine's host that works beside those of the measured ones; else empty.
 std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans);

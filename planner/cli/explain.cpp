@@ -161,6 +161,19 @@ std::string own_ranges_text(const Study& study, const PlanTimes& t) {
   return out;
 }
 
+// Where users wait for memory a machine with more of it runs more of them at once: a step takes longer, and
+// the machine is no slower for that.
+std::string running_text(const Explanation& e) {
+  const auto running = [](const PlanTimes& t) { return t.users - t.waiting; };
+  std::string others;
+  for (const Purchase& p : e.purchases)
+    if (p.times && running(*p.times) != running(e.times))
+      others += fmt::format(", {} on {}", running(*p.times), p.what);
+  return others.empty() ? ""
+                        : fmt::format("users who run at once, by memory: {} here{}; the others wait",
+                                      running(e.times), others);
+}
+
 // TTFT is shown where a workload is served; there is no room for both changes.
 void print_purchases(const Study& study, const Explanation& e, const std::string& time) {
   fmt::print("\nwhat to buy: the same plan\n");
@@ -183,6 +196,7 @@ void print_purchases(const Study& study, const Explanation& e, const std::string
   for (const Purchase& p : e.purchases) {
     if (!p.times) print_lines(2, fmt::format("{}: {}", p.what, p.why));
   }
+  if (const std::string running = running_text(e); !running.empty()) print_lines(2, running);
   print_lines(
       2, fmt::format("90 %: of the change of {}{}; more of one thing is priced as another machine by the "
                      "same fits{}",

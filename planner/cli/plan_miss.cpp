@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/plan_notes.hpp"
@@ -95,10 +96,15 @@ std::string wider_text(const PlanAnswer& a) {
   const WiderPlan& w = *a.wider;
   if (w.best.meets) return fmt::format("; {} GPUs: {}", w.gpus, found_text(a, w.best));
   // Where the GPUs that were asked for have a plan, more of them are worth a word only if they come nearer.
-  if (!a.plans.empty() && miss_of(a, w.best.point).part >= miss_of(a, a.plans.front().point).part)
+  const auto rank = [&](const PlannedPoint& p) {
+    return std::pair(some_wait(a, p.point), miss_of(a, p.point).part);
+  };
+  if (!a.plans.empty() && rank(w.best) >= rank(a.plans.front()))
     return fmt::format("; nor does any on up to {} GPUs, none of which comes nearer", w.most);
-  return fmt::format("; none on up to {} GPUs meets {}, the nearest of these on {}: {}", w.most,
-                     target_text(a.question), w.gpus, found_text(a, w.best));
+  const bool more = !a.plans.empty() && some_wait(a, a.plans.front().point) && !some_wait(a, w.best.point);
+  return fmt::format("; none on up to {} GPUs meets {}, the nearest of these {}on {}: {}", w.most,
+                     target_text(a.question), more ? "that serves all users at once " : "", w.gpus,
+                     found_text(a, w.best));
 }
 
 // "; nvidia/Llama-3.1-405B-Instruct-FP8 fits: TPOT 21 ms (...) by ...".
@@ -129,9 +135,37 @@ std::string ttft_range(const PlanAnswer& a, const PlannedPoint& p) {
   return range ? ttft_range_text(range) : "by an error that was not measured";
 }
 
+long long waiting_of(const PlanAnswer& a, const PlannedPoint& p) {
+  const long long waiting = p.point.all_waiting();
+  const long long full = (users_of(a.study.study, p.point.plan) + waiting) * p.copies;
+  return waiting * p.copies - (full - static_cast<long long>(a.users_of(p)));
+}
+
 std::string excess_text(double part) {
   return part < 100 ? signed_percent(part) : fmt::format("{} times as much", three_digits_grouped(1 + part));
 }
+
+namespace {
+
+// Which of the nearest it is where some of the users wait: theirs is a short TPOT, as few run.
+std::string nearest_text(const PlanAnswer& a) {
+  const PlannedPoint& first = a.plans.front();
+  if (some_wait(a, first.point)) return "the nearest";
+  const bool shorter = std::any_of(a.plans.begin(), a.plans.end(), [&](const PlannedPoint& p) {
+    return some_wait(a, p.point) && miss_of(a, p.point).part < miss_of(a, first.point).part;
+  });
+  return shorter ? "the nearest that serves all users at once" : "the nearest";
+}
+
+std::string waiting_text(const PlanAnswer& a) {
+  const PlannedPoint& first = a.plans.front();
+  return some_wait(a, first.point)
+             ? fmt::format(", {} of {} users wait", count(static_cast<std::uint64_t>(waiting_of(a, first))),
+                           count(static_cast<std::uint64_t>(a.users_of(first))))
+             : "";
+}
+
+}  // namespace
 
 std::string miss_text(const PlanAnswer& a) {
   const std::string exact = a.question.prefill() ? "exact " : "";
@@ -143,10 +177,10 @@ std::string miss_text(const PlanAnswer& a) {
     if (a.question.rate > 0 && a.plans.front().most_per_s > 0) return too_few_text(a);
     const Miss miss = miss_of(a, a.plans.front().point);
     const bool in_tokens = a.question.tokens_per_user > 0 && miss.what != "TTFT";
-    out = fmt::format("no {}plan{} meets {}; the nearest: {} {}{} ({})", exact, both, target_text(a.question),
-                      miss.what, to_string(miss.time, kDigits),
+    out = fmt::format("no {}plan{} meets {}; {}: {} {}{} ({}{})", exact, both, target_text(a.question),
+                      nearest_text(a), miss.what, to_string(miss.time, kDigits),
                       in_tokens ? fmt::format(", {} tokens/s/user", three_digits(1 / miss.time.value)) : "",
-                      excess_text(miss.part));
+                      excess_text(miss.part), waiting_text(a));
   }
   if (a.pools) out += "; separate pools do";
   if (a.narrower) out += narrower_text(a);

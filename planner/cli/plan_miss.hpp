@@ -19,6 +19,9 @@ std::string time_range(const PlanAnswer& answer, const PlannedPoint& plan);
 /// Likewise of TTFT of served requests, or that it was not measured.
 std::string ttft_range(const PlanAnswer& answer, const PlannedPoint& plan);
 
+/// How many of the users of all its copies wait for memory.
+long long waiting_of(const PlanAnswer& answer, const PlannedPoint& plan);
+
 /// "+42 %", or "427,000 times as much": by which part a time is above what was asked.
 std::string excess_text(double part);
 

@@ -10,6 +10,7 @@
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/plan_miss.hpp"
 #include "planner/cli/sweep_parts.hpp"
+#include "planner/handoff/cache_layout.hpp"
 #include "planner/scenario/titles.hpp"
 #include "planner/serving/pools.hpp"
 #include "planner/studies/plan_intervals.hpp"
@@ -98,6 +99,9 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
   const int most = workload_of(a.study) != nullptr ? most_pool_gpus(a.study) : 0;
   if (most < 2) return "";
   const auto& best = a.pools;
+  // That no pair meets a target is said of pairs that were looked at.
+  if (const auto none = no_handoff(a.study.study.model))
+    return wrapped("separate pools for prompts and answers: not looked at: " + *none, width, "  ");
   if (!best)
     return wrapped(fmt::format("separate pools for prompts and answers: no pair {} {}",
                                a.question.rate > 0    ? "carries the rate on"

@@ -87,10 +87,8 @@ std::string users_of_row(const PlanAnswer& a, const PlannedPoint& p) {
   const double all = a.users_of(p);
   if (a.question.rate > 0) return fmt::format("{:.0f}", std::ceil(all));
   const auto users = static_cast<long long>(all);
-  const long long waiting = p.point.all_waiting();
-  const long long full = (users_of(a.study.study, p.point.plan) + waiting) * p.copies;
-  return waiting == 0 ? std::to_string(users)
-                      : fmt::format("{} ({} wait)", users, waiting * p.copies - (full - users));
+  return p.point.all_waiting() == 0 ? std::to_string(users)
+                                    : fmt::format("{} ({} wait)", users, waiting_of(a, p));
 }
 
 // Requests/s within the target, "to 2.52".

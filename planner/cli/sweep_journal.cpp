@@ -125,12 +125,12 @@ SweepJournal::SweepJournal(const std::filesystem::path& folder, const std::strin
         fmt::format("warning: {} is of an interrupted sweep with another command, other files or another "
                     "program: it is lost, this one begins anew\n",
                     file_.string()));
-  search_.emplace(std::move(kept), [this](const std::string& record) { keep(record); });
+  search_.emplace(std::move(kept), [this](std::string record) { keep(std::move(record)); });
 }
 
 SweepJournal::~SweepJournal() = default;
 
-void SweepJournal::keep(const std::string& record) {
+void SweepJournal::keep(std::string record) {
   if (given_up_) return;
   if (out_) {
     write_record(out_.get(), record);
@@ -144,8 +144,9 @@ void SweepJournal::keep(const std::string& record) {
                     file_.string(), why));
     return;
   }
-  waiting_.push_back(record);
-  if (now() - started_ < kShort) return;
+  waiting_.push_back(std::move(record));
+  // To go through what the file has may take longer: one with a part of that alone would lose the rest.
+  if (search_->giving_back() || now() - started_ < kShort) return;
   given_up_ = !begin();
   waiting_ = {};
   if (!given_up_) return note_resumable(true);

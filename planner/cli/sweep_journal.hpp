@@ -32,7 +32,7 @@ class SweepJournal {
   void remove();
 
  private:
-  void keep(const std::string& record);
+  void keep(std::string record);
   bool begin();
 
   struct Closer {
@@ -41,7 +41,7 @@ class SweepJournal {
   std::filesystem::path file_;
   std::string key_;
   double started_ = 0;
-  std::vector<std::string> waiting_;  // records of the first second
+  std::vector<std::string> waiting_;  // records of the first second, and those that the file has
   std::unique_ptr<std::FILE, Closer> out_;
   bool given_up_ = false;  // it could not be written
   std::optional<SearchJournal> search_;

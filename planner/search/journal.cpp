@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "sim/base/cancel.hpp"
 
@@ -123,17 +124,17 @@ std::optional<std::vector<FoundOfCandidate>> SearchJournal::finished(std::size_t
     kept_.clear();  // of another search: nothing behind it is of use
     return out;
   }
-  if (keep_) keep_(kept_[next_]);  // a run that is interrupted again has these, too
-  ++next_;
+  std::string record = std::move(kept_[next_++]);
+  if (keep_) keep_(std::move(record));  // a run that is interrupted again has these, too
   resumed_ += end - begin;
   return out;
 }
 
 void SearchJournal::keep(std::size_t begin, std::size_t end, std::span<const FoundOfCandidate> wave) {
   if (!whole_ || !keep_) return;
-  const auto record = record_of(begin, end, wave);
+  auto record = record_of(begin, end, wave);
   whole_ = record.has_value();
-  if (whole_) keep_(*record);
+  if (whole_) keep_(std::move(*record));
 }
 
 }  // namespace shardline

@@ -29,18 +29,20 @@ class SearchJournal {
  public:
   /// `keep` receives the record of each wave, a line without its end; `kept` are those of the run before, in
   /// order.
-  SearchJournal(std::vector<std::string> kept, std::function<void(const std::string&)> keep)
+  SearchJournal(std::vector<std::string> kept, std::function<void(std::string)> keep)
       : kept_(std::move(kept)), keep_(std::move(keep)) {}
 
   /// The wave of candidates [begin, end), if the run before had finished it.
   std::optional<std::vector<FoundOfCandidate>> finished(std::size_t begin, std::size_t end);
   void keep(std::size_t begin, std::size_t end, std::span<const FoundOfCandidate> wave);
+  /// Whether records of the run before are left that nobody has asked for yet: `keep` has not received them.
+  bool giving_back() const { return next_ < kept_.size(); }
   /// Candidates that were given back.
   std::size_t resumed() const { return resumed_; }
 
  private:
   std::vector<std::string> kept_;
-  std::function<void(const std::string&)> keep_;
+  std::function<void(std::string)> keep_;
   std::size_t next_ = 0, resumed_ = 0;
   bool whole_ = true;  // every wave so far has a record: one behind a gap would be of no use
 };

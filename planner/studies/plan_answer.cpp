@@ -7,6 +7,7 @@
 #include <memory>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
 #include "planner/engines/checkpoints.hpp"
 #include "planner/search/nearest.hpp"
@@ -215,7 +216,8 @@ std::optional<WiderPlan> wider(const PlanAnswer& a, const Show& show) {
     if (!best) continue;
     const WiderPlan found{gpus, *best, gpus};
     if (best->meets) return found;
-    if (!nearest || excess_of(a, best->point) < excess_of(a, nearest->best.point)) nearest = found;
+    const auto rank = [&](const Point& p) { return std::pair(some_wait(a, p), excess_of(a, p)); };
+    if (!nearest || rank(best->point) < rank(nearest->best.point)) nearest = found;
     nearest->most = gpus;
   }
   return nearest;
@@ -227,6 +229,8 @@ Seconds time_with_path(const PlanAnswer& a, const Point& p) {
   const auto& engine = a.study.study.engine;
   return engine && a.question.prefill() ? p.time + engine->host.path : p.time;
 }
+
+bool some_wait(const PlanAnswer& a, const Point& p) { return a.question.users > 0 && p.all_waiting() > 0; }
 
 Miss miss_of(const PlanAnswer& a, const Point& p) {
   Miss worst;

@@ -102,6 +102,9 @@ struct Miss {
   Seconds time;
 };
 Miss miss_of(const PlanAnswer& answer, const Point& point);
+/// Users were asked for, and some of them wait for memory: fewer share the copy, which makes its TPOT short.
+/// No such plan is a near miss where another serves all at once.
+bool some_wait(const PlanAnswer& answer, const Point& point);
 /// What a target of time is about: TPOT or TTL, and of a prefill under an engine its steps and the request
 /// path around them, which point.time is without.
 Seconds time_with_path(const PlanAnswer& answer, const Point& point);

@@ -235,9 +235,7 @@ Ranked of_all(const PlanAnswer& a, const Show& show) {
   out.all.insert(out.all.begin(), out.leading.begin(), out.leading.end());
   const auto tokens = [&](const Copies& c) { return tokens_of(a, c.point, c.copies); };
   if (a.question.users == 0 || !a.study.sweep().search.workload) keep_frontier(a, out.leading, tokens);
-  // Users who were asked for are to be served at once: a copy that has room for a few of them gives these a
-  // short TPOT, and is no near miss.
-  const auto waits = [&](const Copies& c) { return a.question.users > 0 && c.point.all_waiting() > 0; };
+  const auto waits = [&](const Copies& c) { return some_wait(a, c.point); };
   for (std::vector<Copies>* of : {&out.leading, &out.all})
     std::stable_sort(of->begin(), of->end(), [&](const Copies& x, const Copies& y) {
       if (x.meets != y.meets) return x.meets;
