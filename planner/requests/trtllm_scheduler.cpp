@@ -308,8 +308,10 @@ TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
     ended_.push_back(p.id);
     r.done = r.generated == r.answer && r.in_flight == 0;
     any = any || r.done;
-    if (!r.stored && !r.blocks.empty()) store(p.id, r.context);
-    r.stored = true;
+    if (!r.stored && !r.blocks.empty()) {
+      store(p.id, r.context);
+      r.stored = true;
+    }
   }
   steps_.pop_front();
   if (!any) return {ended_};

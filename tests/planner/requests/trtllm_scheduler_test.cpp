@@ -99,6 +99,23 @@ TEST(TrtllmScheduler, R9TheLastIsPaused) {
   EXPECT_EQ(s.preemptions(), 0U);
 }
 
+// With the overlap scheduler the second is paused while its only step is under way, for a block that it
+// needs beside the first. It begins anew when that one is done, and finds the first block of its text. What
+// it computed can be found from the end of its prompt on: then the third needs one block, which there is,
+// beside the two that it shares.
+TEST(TrtllmScheduler, R9WhoIsPausedDuringAStepStoresItsNextPrompt) {
+  TrtllmKnobs k = small(4);
+  k.disable_overlap_scheduler = false;
+  k.capacity_scheduler_policy = TrtllmPolicy::max_utilization;
+  TrtllmScheduler s(k);
+  s.add(asks(7, 4), 4);
+  s.add(asks(8, 6, {1, 2}), 4);
+  s.add(asks(9, 1, {1, 2, 3}), 4);
+  EXPECT_EQ(steps_of(s), (Steps{"0 decode (0), 7+0 8+0", "1 decode (7)", "1 decode (8)", "1 decode (9)",
+                                "0 decode (0), 5+4", "1 decode (9)", "1 decode (10), 1+8", "1 decode (11)",
+                                "1 decode (12)"}));
+}
+
 // Prompts that begin as one that is about to be computed wait for it, and find all but the block of their
 // last token.
 TEST(TrtllmScheduler, R9EqualPromptsWaitForTheFirst) {
