@@ -139,7 +139,8 @@ void TrtllmScheduler::store(Id id, std::uint32_t tokens) {
 
 void TrtllmScheduler::pause(Id id) {
   Request& r = requests_[id];
-  store(id, std::min(r.cached, r.prompt + r.generated - r.in_flight));
+  // Of its text the last token counts as one without KV, whether a step of it is under way or not.
+  store(id, std::min(r.cached, r.prompt + r.generated - r.in_flight - 1));
   pool_.release(r.blocks, false);
   r.blocks.clear();
   r.filled.clear();

@@ -99,6 +99,20 @@ TEST(TrtllmScheduler, R9TheLastIsPaused) {
   EXPECT_EQ(s.preemptions(), 0U);
 }
 
+// Five blocks. With the overlap scheduler the second is paused while its second token is under way, with 8
+// that are known: of these 7 count as computed (releaseBlocks: "Only (length - 1) tokens of the sequence have
+// their kv-state recorded"), so that one block of them is found, not two.
+TEST(TrtllmScheduler, R9OfWhoIsPausedAllButTheLastTokenIsFound) {
+  TrtllmKnobs k = small(5);
+  k.disable_overlap_scheduler = false;
+  k.capacity_scheduler_policy = TrtllmPolicy::max_utilization;
+  TrtllmScheduler s(k);
+  s.add(asks(7, 4));
+  s.add(asks(7, 4));
+  EXPECT_EQ(steps_of(s), (Steps{"0 decode (0), 7+0 7+0", "2 decode (14)", "1 decode (8)", "1 decode (9)",
+                                "0 decode (0), 5+4", "1 decode (9)"}));
+}
+
 // With the overlap scheduler the second is paused while its only step is under way, for a block that it
 // needs beside the first. It begins anew when that one is done, and finds the first block of its text. What
 // it computed can be found from the end of its prompt on: then the third needs one block, which there is,
