@@ -31,18 +31,19 @@ bool TrtllmScheduler::better_skipped(Id id) {
   return !about_.insert(*f.fresh).second;
 }
 
-// Blocks that it lacks for its whole answer.
-std::uint32_t TrtllmScheduler::to_completion(Id id) {
+// Blocks that it lacks for its whole answer: fewer than none where drafts behind the end have some.
+std::int64_t TrtllmScheduler::to_completion(Id id) {
   const Request& r = requests_[id];
-  const auto has = static_cast<std::uint32_t>(r.blocks.size());
+  const auto has = static_cast<std::int64_t>(r.blocks.size());
   return blocks_of(std::uint64_t{r.prompt} + r.answer) - has - (r.first_chunk() ? found(id).held : 0);
 }
 
 // Blocks that it lacks for the next step.
-std::uint32_t TrtllmScheduler::next_blocks(Id id) {
+std::int64_t TrtllmScheduler::next_blocks(Id id) {
   const Request& r = requests_[id];
-  if (r.first_chunk()) return blocks_of(r.context) - found(id).held;
+  if (r.first_chunk()) return blocks_of(std::uint64_t{r.context} + r.drafts) - found(id).held;
   if (r.state == Request::State::context) return 0;
+  if (drafts()) return blocks_to_verify(r);
   return blocks_of(std::uint64_t{r.cached} + 1) - blocks_of(r.cached);
 }
 
@@ -63,7 +64,7 @@ void TrtllmScheduler::fit_no_evict() {
   for (const Id id : pending) {
     if (!is_static && better_skipped(id)) continue;
     if (fitting_.size() >= knobs_.max_batch_size) break;
-    const std::uint32_t needed = to_completion(id);
+    const std::int64_t needed = to_completion(id);
     if (needed > available) break;
     fitting_.push_back(id);
     available -= needed;
@@ -71,7 +72,7 @@ void TrtllmScheduler::fit_no_evict() {
 }
 
 void TrtllmScheduler::fit_max_utilization() {
-  std::uint64_t needed = 0, free = pool_.available();
+  std::int64_t needed = 0, free = pool_.available();
   std::unordered_map<std::uint32_t, std::uint32_t> left;  // how often a block was left
   std::size_t end = active_.size();
   for (std::size_t i = 0; i < end;) {
@@ -81,9 +82,10 @@ void TrtllmScheduler::fit_max_utilization() {
       continue;
     }
     if (fitting_.size() < knobs_.max_batch_size) {
-      const std::uint64_t with = needed + next_blocks(id);
+      const std::int64_t with = needed + next_blocks(id);
       if (with <= free) {
-        if (requests_[id].state == Request::State::context) reserved_ += with - needed;
+        if (requests_[id].state == Request::State::context)
+          reserved_ += static_cast<std::uint64_t>(with - needed);
         needed = with;
         fitting_.push_back(id);
         ++i;
