@@ -1,10 +1,30 @@
 // Which requests fit TensorRT-LLM's cache, and in what parts their prompts fit a step.
 #include <algorithm>
+#include <string>
 #include <unordered_map>
 
 #include "planner/requests/trtllm_scheduler.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
+
+// What capacity counted is not there: drafts may need more, and of text that is found and held a part may
+// have had nobody, which a prompt that begins before took for its own.
+void TrtllmScheduler::lack_blocks() const {
+  const bool evicts = knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization;
+  throw EngineStops({Diagnostic{
+      {},
+      std::string("TensorRT-LLM ends with an error (\"Can't allocate new blocks. No free blocks "
+                  "left.\"): its capacity scheduler counts ") +
+          (drafts() ? "no blocks for drafts behind the end of an answer"
+                    : "text as found that another prompt of the step takes the blocks of") +
+          ", and " + std::to_string(started_) + " requests that have begun fill all " +
+          std::to_string(pool_.size()) + " blocks",
+      {std::string(evicts && drafts() ? "capacity_scheduler_policy=GUARANTEED_NO_EVICT keeps room for "
+                                        "answers, and so do "
+                                      : "room is left by ") +
+       "fewer requests at once (max_batch_size) and more blocks"}}});
+}
 
 // Of its text less the last token, which is computed in any case.
 const TrtllmScheduler::Found& TrtllmScheduler::found(Id id) {

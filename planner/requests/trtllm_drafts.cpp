@@ -1,5 +1,6 @@
 // Steps of TensorRT-LLM in which drafts are verified [R20].
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -32,29 +33,10 @@ std::int64_t TrtllmScheduler::blocks_to_verify(const Request& r) const {
   return std::int64_t{blocks_of(std::min<std::uint64_t>(r.kv + rows(), end))} - blocks_of(r.kv);
 }
 
-// What capacity counts has no room for all drafts.
-void TrtllmScheduler::require_blocks(std::uint32_t blocks) const {
-  if (blocks <= pool_.available()) return;
-  const bool evicts = knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization;
-  throw EngineStops({Diagnostic{
-      {},
-      "TensorRT-LLM ends with an error (\"Can't allocate new blocks. No free blocks left.\"): its "
-      "capacity scheduler counts no blocks for drafts behind the end of an answer, and " +
-          std::to_string(started_) + " requests that have begun fill all " + std::to_string(pool_.size()) +
-          " blocks",
-      {std::string(evicts ? "capacity_scheduler_policy=GUARANTEED_NO_EVICT keeps room for answers, "
-                            "and so do "
-                          : "room is left by ") +
-       "fewer requests at once (max_batch_size) and more blocks"}}});
-}
-
 // add_token, so many times.
 void TrtllmScheduler::add_tokens(Request& r, std::uint32_t tokens) {
   r.kv += tokens;
-  const auto blocks = blocks_of(r.kv) - static_cast<std::uint32_t>(r.blocks.size());
-  require_blocks(blocks);
-  pool_.take(blocks, r.blocks);
-  r.filled.resize(r.blocks.size(), false);
+  take_blocks(r, r.kv);
 }
 
 // A row for each token, whatever is left of the answers.

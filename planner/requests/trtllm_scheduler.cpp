@@ -63,6 +63,14 @@ void TrtllmScheduler::extend(Id id, std::size_t blocks) {
   extend_chain(r.chain, blocks, {r.text, text_block_, knobs_.tokens_per_block, r.prompt, r.number});
 }
 
+// So many tokens have blocks.
+void TrtllmScheduler::take_blocks(Request& r, std::uint64_t tokens) {
+  const auto blocks = blocks_of(tokens) - static_cast<std::uint32_t>(r.blocks.size());
+  if (blocks > pool_.available()) lack_blocks();
+  pool_.take(blocks, r.blocks);
+  r.filled.resize(r.blocks.size(), false);
+}
+
 // Of those that fit the cache, those that fit a step.
 void TrtllmScheduler::choose() {
   std::uint32_t tokens = 0;
@@ -171,8 +179,7 @@ void TrtllmScheduler::begin(Id id) {
   ++started_;
   // num_extra_kv_tokens, for the module's later passes, and drafts that it had when it was paused.
   if (drafts()) return add_tokens(r, r.context + law_.drafts() - 1 + r.drafts);
-  pool_.take(blocks_of(r.context) - static_cast<std::uint32_t>(r.blocks.size()), r.blocks);
-  r.filled.resize(r.blocks.size(), false);
+  take_blocks(r, r.context);
 }
 
 bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
@@ -248,9 +255,7 @@ bool TrtllmScheduler::schedule() {
 void TrtllmScheduler::decode_all(DecidedStep& step) {
   for (const Id id : generating_) {
     Request& r = requests_[id];
-    pool_.take(blocks_of(std::uint64_t{r.cached} + 1) - static_cast<std::uint32_t>(r.blocks.size()),
-               r.blocks);
-    r.filled.resize(r.blocks.size(), false);
+    take_blocks(r, std::uint64_t{r.cached} + 1);
     step.add_decode(r.cached);
     ++r.cached;
     ++r.generated;
@@ -300,9 +305,7 @@ void TrtllmScheduler::more_alike(std::uint32_t steps) {
   DecidedStep& last = steps_.back();
   for (const DecidedStep::Part& p : last.parts) {
     Request& r = requests_[p.id];
-    pool_.take(blocks_of(std::uint64_t{r.cached} + steps) - static_cast<std::uint32_t>(r.blocks.size()),
-               r.blocks);
-    r.filled.resize(r.blocks.size(), false);
+    take_blocks(r, std::uint64_t{r.cached} + steps);
     r.cached += steps;
     r.generated += steps;
     r.in_flight += steps;

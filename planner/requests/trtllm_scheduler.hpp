@@ -99,7 +99,7 @@ class TrtllmScheduler : public Scheduler {
   std::size_t depth() const override { return knobs_.disable_overlap_scheduler ? 1 : 2; }
   std::size_t decided() const override { return steps_.size(); }
   /// Throws UserError where the engine ends with an error: without chunks, a request that was paused may have
-  /// become longer than a step; EngineStops where there is no block for drafts.
+  /// become longer than a step; EngineStops where blocks that capacity counted are not there.
   bool schedule() override;
   const StepBatch& front() const override;
   std::uint64_t steps_alike() const override;
@@ -125,6 +125,8 @@ class TrtllmScheduler : public Scheduler {
 
   std::uint32_t blocks_of(std::uint64_t tokens) const;
   void extend(Id id, std::size_t blocks);
+  void take_blocks(Request& r, std::uint64_t tokens);
+  [[noreturn]] void lack_blocks() const;
   const Found& found(Id id);
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
@@ -152,7 +154,6 @@ class TrtllmScheduler : public Scheduler {
   void require_room_for_drafts() const;
   void leave_out_who_ends();
   std::int64_t blocks_to_verify(const Request& r) const;
-  void require_blocks(std::uint32_t blocks) const;
   void add_tokens(Request& r, std::uint32_t tokens);
   void verify_all(DecidedStep& step);
   void rewind(Request& r, std::uint32_t rejected);

@@ -326,7 +326,7 @@ TEST(TrtllmDrafts, R9WithoutDraftsItIsTheExecutorsLoopToo) {
     equals_the_executor(seed, {}, sums);
   }
   EXPECT_GT(sums.played, 190U);
-  EXPECT_EQ(sums.blocks, 0U);
+  EXPECT_LT(sums.blocks, 5U);
   EXPECT_GT(sums.preemptions, 100U);
 }
 

@@ -190,6 +190,31 @@ TEST(TrtllmScheduler, R9PlacesUnderOverlap) {
   EXPECT_EQ(steps_of(s), (Steps{"0 decode (0), 4+0", "1 decode (4)", "0 decode (0), 5+0"}));
 }
 
+// Both the first and the third compute a block of one text, as the third begins while the first's step is
+// under way: the first's is found, and the third's next one behind it. When the first and the second are done
+// 7 of 11 blocks are free, the one that is found the third of them, and the third has all 4 of its own. Of
+// the last one's 4 blocks 3 are counted, as one is held; but the fourth's prompt, of 4, takes the one before
+// that, so that nothing is found.
+TEST(TrtllmScheduler, R9TheEngineEndsWhereTextThatWasCountedIsLost) {
+  for (const bool fits : {true, false}) {
+    TrtllmKnobs k = small(fits ? 12 : 11);
+    k.disable_overlap_scheduler = false;
+    TrtllmScheduler s(k);
+    s.add(asks(5, 1, {1, 2}), 4);
+    s.add(asks(13, 3), 4);
+    s.add(asks(9, 7, {1, 2, 3}), 4);
+    EXPECT_EQ(steps_of(s, 5), (Steps{"0 decode (0), 5+0 13+0", "1 decode (13), 9+0", "2 decode (23)",
+                                     "1 decode (10)", "1 decode (11)"}));
+    EXPECT_EQ(s.pool().available(), fits ? 8U : 7U);
+    s.add(asks(13, 1), 4);
+    s.add(asks(13, 1, {1, 2, 7, 8}), 4);
+    if (fits)
+      EXPECT_EQ(steps_of(s).size(), 3U);
+    else
+      EXPECT_THROW(steps_of(s), EngineStops);
+  }
+}
+
 TEST(TrtllmScheduler, WhatCannotBeServedIsRefused) {
   EXPECT_THROW(TrtllmScheduler{small(3)}, UserError);  // 16 tokens are 4 blocks
   TrtllmScheduler s(small(4));
