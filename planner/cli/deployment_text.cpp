@@ -121,7 +121,8 @@ std::string certainty_text(const Study& study, const PlayedDeployment& first,
   if (others) {
     out += fmt::format("; in {} of {} other draws of the same load (--seed) row 1 keeps them", others->kept,
                        others->draws);
-    if (others->kept < others->draws)
+    if (others->stops > 0) out += fmt::format(", the engine ends with an error in {}", others->stops);
+    if (others->kept + others->stops < others->draws)
       out += fmt::format(", else it misses by up to {:.2g} %: more GPUs keep them more surely",
                          100 * (others->used - 1));
   }

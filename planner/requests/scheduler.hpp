@@ -14,10 +14,15 @@
 
 namespace shardline {
 
-/// An engine of a pair ends with an error or stands still, by its own rules under this load.
-class PairStops : public UserError {
+/// An engine ends with an error or stands still, by its own rules under this load.
+class EngineStops : public UserError {
  public:
   using UserError::UserError;
+};
+/// One of a pair does.
+class PairStops : public EngineStops {
+ public:
+  using EngineStops::EngineStops;
 };
 
 /// What an engine is in a pair of pools. [R12] Under vLLM's NixlConnector it computes prompts and keeps their

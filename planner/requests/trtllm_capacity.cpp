@@ -1,10 +1,30 @@
 // Which requests fit TensorRT-LLM's cache, and in what parts their prompts fit a step.
 #include <algorithm>
+#include <string>
 #include <unordered_map>
 
 #include "planner/requests/trtllm_scheduler.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
+
+// What capacity counted is not there: drafts may need more, and of text that is found and held a part may
+// have had nobody, which a prompt that begins before took for its own.
+void TrtllmScheduler::lack_blocks() const {
+  const bool evicts = knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization;
+  throw EngineStops({Diagnostic{
+      {},
+      std::string("TensorRT-LLM ends with an error (\"Can't allocate new blocks. No free blocks "
+                  "left.\"): its capacity scheduler counts ") +
+          (drafts() ? "no blocks for drafts behind the end of an answer"
+                    : "text as found that another prompt of the step takes the blocks of") +
+          ", and " + std::to_string(started_) + " requests that have begun fill all " +
+          std::to_string(pool_.size()) + " blocks",
+      {std::string(evicts && drafts() ? "capacity_scheduler_policy=GUARANTEED_NO_EVICT keeps room for "
+                                        "answers, and so do "
+                                      : "room is left by ") +
+       "fewer requests at once (max_batch_size) and more blocks"}}});
+}
 
 // Of its text less the last token, which is computed in any case.
 const TrtllmScheduler::Found& TrtllmScheduler::found(Id id) {
@@ -31,19 +51,20 @@ bool TrtllmScheduler::better_skipped(Id id) {
   return !about_.insert(*f.fresh).second;
 }
 
-// Blocks that it lacks for its whole answer.
-std::uint32_t TrtllmScheduler::to_completion(Id id) {
+// Blocks that it lacks for its whole answer: fewer than none where drafts behind the end have some.
+std::int64_t TrtllmScheduler::to_completion(Id id) {
   const Request& r = requests_[id];
-  const auto has = static_cast<std::uint32_t>(r.blocks.size());
+  const auto has = static_cast<std::int64_t>(r.blocks.size());
   return blocks_of(std::uint64_t{r.prompt} + r.answer) - has - (r.first_chunk() ? found(id).held : 0);
 }
 
 // Blocks that it lacks for the next step; of one that asks for those to read into, all of its prompt's.
-std::uint32_t TrtllmScheduler::next_blocks(Id id) {
+std::int64_t TrtllmScheduler::next_blocks(Id id) {
   const Request& r = requests_[id];
   if (r.state == Request::State::asks) return blocks_of(r.prompt);
-  if (r.first_chunk()) return blocks_of(r.context) - found(id).held;
+  if (r.first_chunk()) return blocks_of(std::uint64_t{r.context} + r.drafts) - found(id).held;
   if (r.state == Request::State::context) return 0;
+  if (drafts()) return blocks_to_verify(r);
   return blocks_of(std::uint64_t{r.cached} + 1) - blocks_of(r.cached);
 }
 
@@ -72,7 +93,7 @@ void TrtllmScheduler::fit_no_evict() {
   for (const Id id : pending) {
     if (!is_static && better_skipped(id)) continue;
     if (fitting_.size() >= knobs_.max_batch_size) break;
-    const std::uint32_t needed = to_completion(id);
+    const std::int64_t needed = to_completion(id);
     if (needed > available) break;
     fitting_.push_back(id);
     available -= needed;
@@ -80,7 +101,7 @@ void TrtllmScheduler::fit_no_evict() {
 }
 
 void TrtllmScheduler::fit_max_utilization() {
-  std::uint64_t needed = 0, free = pool_.available();
+  std::int64_t needed = 0, free = pool_.available();
   std::unordered_map<std::uint32_t, std::uint32_t> left;  // how often a block was left
   std::size_t end = active_.size();
   const auto comes = [&](Id id) { return requests_[id].state == Request::State::comes; };
@@ -91,10 +112,10 @@ void TrtllmScheduler::fit_max_utilization() {
       continue;
     }
     if (fitting_.size() < knobs_.max_batch_size) {
-      const std::uint64_t with = needed + next_blocks(id);
+      const std::int64_t with = needed + next_blocks(id);
       if (with <= free) {
         const Request::State state = requests_[id].state;
-        if (state == Request::State::context) reserved_ += with - needed;
+        if (state == Request::State::context) reserved_ += static_cast<std::uint64_t>(with - needed);
         needed = with;
         (state == Request::State::asks ? reading_ : fitting_).push_back(id);
         ++i;

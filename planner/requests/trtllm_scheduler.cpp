@@ -9,8 +9,8 @@
 
 namespace shardline {
 
-TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role)
-    : knobs_(knobs), role_(role), pool_(knobs.blocks, knobs.enable_block_reuse) {
+TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role, DraftLaw law)
+    : knobs_(knobs), role_(role), law_(std::move(law)), pool_(knobs.blocks, knobs.enable_block_reuse) {
   SL_CHECK(knobs.tokens_per_block > 0 && knobs.max_num_tokens > 0 && knobs.max_batch_size > 0,
            "a step has room for a token of a request");
   if (blocks_of(knobs.max_seq_len) > knobs.blocks) {
@@ -23,6 +23,7 @@ TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role)
     throw UserError("max_num_tokens " + std::to_string(knobs.max_num_tokens) + " is less than a block of " +
                     std::to_string(knobs.tokens_per_block) + " tokens, of which parts of prompts are made");
   }
+  require_room_for_drafts();
 }
 
 std::uint32_t TrtllmScheduler::blocks_of(std::uint64_t tokens) const {
@@ -46,6 +47,7 @@ std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& requ
   r.answer =
       static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, knobs_.max_seq_len - request.input));
   r.text = texts_.keep(request.blocks);
+  r.stream = request.number;
   r.number = added_++;
   if (role_ == PairRole::decodes) r.state = Request::State::asks;
   const Id id = requests_.add(std::move(r));
@@ -63,6 +65,14 @@ void TrtllmScheduler::extend(Id id, std::size_t blocks) {
   extend_chain(r.chain, blocks, {r.text, text_block_, knobs_.tokens_per_block, r.prompt, r.number});
 }
 
+// So many tokens have blocks.
+void TrtllmScheduler::take_blocks(Request& r, std::uint64_t tokens) {
+  const auto blocks = blocks_of(tokens) - static_cast<std::uint32_t>(r.blocks.size());
+  if (blocks > pool_.available()) lack_blocks();
+  pool_.take(blocks, r.blocks);
+  r.filled.resize(r.blocks.size(), false);
+}
+
 // Of those that fit the cache, those that fit a step.
 void TrtllmScheduler::choose() {
   std::uint32_t tokens = 0;
@@ -73,14 +83,14 @@ void TrtllmScheduler::choose() {
     const Request& r = requests_[id];
     if (r.state == Request::State::to_complete) continue;
     if (r.state != Request::State::context) {
-      if (tokens + 1 > knobs_.max_num_tokens) break;
+      if (tokens + rows() > knobs_.max_num_tokens) break;
       generating_.push_back(id);
-      ++tokens;
+      tokens += rows();
     } else {
       Chunk c{id, r.context - r.cached, 0, 0};
       if (r.first_chunk()) c.reusable = found(id).all * knobs_.tokens_per_block;
       c.size = c.left;
-      std::uint32_t now = cost(c.size, c.reusable, c.left);
+      std::uint32_t now = cost(c.size, c.reusable, c.left) + r.drafts;
       if (!knobs_.enable_chunked_prefill) {
         now = std::max(1U, now);
         if (now > knobs_.max_num_tokens) {
@@ -115,7 +125,7 @@ void TrtllmScheduler::choose() {
 bool TrtllmScheduler::held_back() {
   if (knobs_.batch_wait_timeout_iters == 0 && knobs_.batch_wait_max_tokens_ratio <= 0) return false;
   if (chunks_.empty() || generating_.empty()) return false;
-  auto tokens = static_cast<double>(generating_.size());
+  auto tokens = static_cast<double>(generating_.size() * rows());
   for (const Chunk& c : chunks_) tokens += cost(c.size, c.reusable, c.left);
   if (waited_ >= knobs_.batch_wait_timeout_iters ||
       tokens >= knobs_.batch_wait_max_tokens_ratio * knobs_.max_num_tokens) {
@@ -141,12 +151,14 @@ void TrtllmScheduler::store(Id id, std::uint32_t tokens) {
 
 void TrtllmScheduler::pause(Id id) {
   Request& r = requests_[id];
-  store(id, std::min(r.cached, r.prompt + r.generated - r.in_flight));
+  // Of its text the last token counts as one without KV, whether a step of it is under way or not.
+  const std::uint32_t known = r.prompt + r.generated - (drafts() ? 0 : r.in_flight);
+  store(id, std::min(r.cached, known - 1));
   pool_.release(r.blocks, false);
   r.blocks.clear();
   r.filled.clear();
   r.context = r.prompt + r.generated;
-  r.cached = 0;
+  r.cached = r.kv = 0;
   r.state = Request::State::context;
   r.stored = false;
   ++r.preempted;
@@ -166,9 +178,10 @@ void TrtllmScheduler::begin(Id id) {
   r.cached = static_cast<std::uint32_t>(r.blocks.size()) * knobs_.tokens_per_block;
   if (!r.began) r.found = r.cached;
   r.began = true;
-  pool_.take(blocks_of(r.context) - static_cast<std::uint32_t>(r.blocks.size()), r.blocks);
-  r.filled.resize(r.blocks.size(), false);
   ++started_;
+  // num_extra_kv_tokens, for the module's later passes, and drafts that it had when it was paused.
+  if (drafts()) return add_tokens(r, r.context + law_.drafts() - 1 + r.drafts);
+  take_blocks(r, r.context);
 }
 
 bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
@@ -187,8 +200,9 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
   r.cached += size;
   const bool token = r.cached == r.context;
   if (token) {
-    ++r.generated;
     ++r.in_flight;
+    r.drafts = law_.drafts();
+    if (!drafts()) ++r.generated;
     r.state = r.generated == r.answer ? Request::State::to_complete : Request::State::generation;
   }
   step.parts.push_back({c.id, token});
@@ -212,6 +226,7 @@ bool TrtllmScheduler::schedule() {
   found_.clear();
   about_.clear();
   reserved_ = 0;
+  if (drafts()) leave_out_who_ends();
   for (const Id id : active_) {
     const Request& r = requests_[id];
     if (r.state != Request::State::context || r.first_chunk()) continue;
@@ -233,14 +248,22 @@ bool TrtllmScheduler::schedule() {
   if (chunks_.empty() && generating_.empty()) return false;
   DecidedStep& step = steps_.emplace_back();
   const auto decodes = static_cast<std::uint32_t>(generating_.size());
-  std::uint32_t budget = knobs_.max_num_tokens - decodes;
+  std::uint32_t budget = knobs_.max_num_tokens - decodes * rows();
   for (const Chunk& c : chunks_) compute_prompt(c, budget);
+  if (drafts())
+    verify_all(step);
+  else
+    decode_all(step);
+  if (!step.batch.empty()) return true;
+  steps_.pop_back();
+  return false;
+}
+
+void TrtllmScheduler::decode_all(DecidedStep& step) {
   for (const Id id : generating_) {
     Request& r = requests_[id];
     if (r.state == Request::State::arrived) take_first(id);
-    pool_.take(blocks_of(std::uint64_t{r.cached} + 1) - static_cast<std::uint32_t>(r.blocks.size()),
-               r.blocks);
-    r.filled.resize(r.blocks.size(), false);
+    take_blocks(r, std::uint64_t{r.cached} + 1);
     step.add_decode(r.cached);
     ++r.cached;
     ++r.generated;
@@ -248,9 +271,6 @@ bool TrtllmScheduler::schedule() {
     if (r.generated == r.answer) r.state = Request::State::to_complete;
     step.parts.push_back({id, true});
   }
-  if (!step.batch.empty()) return true;
-  steps_.pop_back();
-  return false;
 }
 
 const StepBatch& TrtllmScheduler::front() const {
@@ -266,7 +286,7 @@ std::uint64_t TrtllmScheduler::blocks_for(std::uint64_t steps) const {
 }
 
 std::uint64_t TrtllmScheduler::steps_alike() const {
-  if (steps_.size() < depth()) return 1;
+  if (drafts() || steps_.size() < depth()) return 1;
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // Who waits goes on to: what those that run lack for the rest of their answers becomes fewer as the free
   // blocks do, and of the text in the cache there is never more.
@@ -293,9 +313,7 @@ void TrtllmScheduler::more_alike(std::uint32_t steps) {
   DecidedStep& last = steps_.back();
   for (const DecidedStep::Part& p : last.parts) {
     Request& r = requests_[p.id];
-    pool_.take(blocks_of(std::uint64_t{r.cached} + steps) - static_cast<std::uint32_t>(r.blocks.size()),
-               r.blocks);
-    r.filled.resize(r.blocks.size(), false);
+    take_blocks(r, std::uint64_t{r.cached} + steps);
     r.cached += steps;
     r.generated += steps;
     r.in_flight += steps;
@@ -306,6 +324,7 @@ void TrtllmScheduler::more_alike(std::uint32_t steps) {
 
 TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
+  if (drafts()) return finish_verified();
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
   ended_.clear();
   bool any = false;
@@ -316,17 +335,22 @@ TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
     ended_.push_back(p.id);
     r.done = r.generated == r.answer && r.in_flight == 0;
     any = any || r.done;
-    if (!r.stored && !r.blocks.empty()) store(p.id, r.context);
-    r.stored = true;
+    if (!r.stored && !r.blocks.empty()) {
+      store(p.id, r.context);
+      r.stored = true;
+    }
   }
   steps_.pop_front();
-  if (!any) return {ended_};
-  // In the order of the active ones.
+  if (any) leave_done();
+  return {ended_};
+}
+
+// In the order of the active ones.
+void TrtllmScheduler::leave_done() {
   for (const Id id : active_) {
     if (requests_[id].done) leave(id);
   }
   std::erase_if(active_, [&](Id id) { return requests_[id].done; });
-  return {ended_};
 }
 
 void TrtllmScheduler::leave(Id id) {

@@ -7,10 +7,12 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
 #include "planner/requests/decided_step.hpp"
+#include "planner/requests/draft_law.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/text_memory.hpp"
@@ -56,6 +58,11 @@ struct TrtllmKnobs {
 /// With the overlap scheduler two steps are decided at a time; a request whose last token is decided is in no
 /// further one, but keeps its blocks and its place.
 ///
+/// With drafts [R20] a step verifies 1 + k tokens of each that decodes, or none where the budget has no room
+/// for all, and its blocks are for all of them; those that rejected drafts had are free when the step has
+/// ended. What it yields is drawn then: with the overlap scheduler the step decided meanwhile may have rows
+/// of it in vain. Each step is played.
+///
 /// Rules: NVIDIA/TensorRT-LLM: tensorrt_llm/_torch/pyexecutor/scheduler/scheduler.py,
 /// `PyMicroBatchScheduler`, `GuaranteedNoEvictPolicy` and `MaxUtilizationPolicy` at 002f3cc3d055, which
 /// mirror cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp (at 02a10fed0dbf) and microBatchScheduler.cpp
@@ -63,22 +70,28 @@ struct TrtllmKnobs {
 /// `addSequence` at b35ac1b64368, with reuse credited as since pull requests 11637 and 15066: of the cache
 /// only blocks that others hold, of a step's tokens all that is found; py_executor.py,
 /// `_executor_loop_overlap`,
-/// `_schedule` and `_waiting_requests`.
+/// `_schedule` and `_waiting_requests`. Of drafts: README.md [R20].
 /// In a pair of pools [R21] one that prefills keeps the blocks of what it has computed until they were read,
 /// which it learns at ends of steps. One that decodes takes blocks of the prompt for a request that comes,
 /// reads into them, and the token that came with it is the client's when the first row of it is decided.
 ///
-/// Not here: partial reuse of a block, beams, drafts, attention DP's balance, several window sizes, LoRA. A
-/// token under way when a request is paused counts (assumed).
+/// Not here: partial reuse of a block, beams, drafts in trees or of other servers, attention DP's balance,
+/// several window sizes, LoRA. A token under way when a request is paused counts.
 class TrtllmScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
     // asks: for blocks, to read its prompt; comes: it is being read; arrived: it was, and has no row yet.
     enum class State : std::uint8_t { asks, comes, arrived, context, generation, to_complete };
     State state = State::context;
-    std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them
+    std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them;
+                                                 // with drafts those that are known, and steps under way
     std::uint32_t context = 0;                   // tokens of its prompt, and what it had when it was paused
-    std::uint32_t cached = 0;                    // tokens with KV, up to the step decided last
+    std::uint32_t cached = 0;                    // tokens with KV, up to the step decided last; with drafts
+                                                 // those that are known to be accepted
+    std::uint32_t kv = 0;                        // with drafts: tokens that it has blocks for
+    std::uint32_t drafts = 0;                    // that it has: k from the end of its first prompt on
+    std::uint32_t verified = 0;                  // steps with drafts of it that have ended
+    std::uint64_t stream = 0;                    // TraceRequest::number
     bool began = false, stored = false;          // ever; its context can be found
     std::vector<KvBlock> blocks;
     std::vector<bool> filled;  // by block: it is the one that is found
@@ -87,8 +100,10 @@ class TrtllmScheduler : public Scheduler {
     bool first_chunk() const { return state == State::context && blocks.empty(); }
   };
 
-  /// Throws UserError where max_seq_len does not fit all blocks.
-  explicit TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role = PairRole::none);
+  /// Throws UserError where max_seq_len does not fit all blocks, or a request's drafts do not fit a step.
+  explicit TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role = PairRole::none, DraftLaw law = {});
+  TrtllmScheduler(const TrtllmKnobs& knobs, DraftLaw law)
+      : TrtllmScheduler(knobs, PairRole::none, std::move(law)) {}
 
   /// Refused, as the engine does, where the prompt and a token exceed max_seq_len or, without chunks, the
   /// prompt exceeds max_num_tokens. Its answer is cut to what max_seq_len leaves.
@@ -98,7 +113,7 @@ class TrtllmScheduler : public Scheduler {
   std::size_t depth() const override { return knobs_.disable_overlap_scheduler ? 1 : 2; }
   std::size_t decided() const override { return steps_.size(); }
   /// Throws UserError where the engine ends with an error: without chunks, a request that was paused may have
-  /// become longer than a step.
+  /// become longer than a step; EngineStops where blocks that capacity counted are not there.
   bool schedule() override;
   bool decides_again() const override {
     return left_early_ || (role_ != PairRole::none && !pausing_.empty());
@@ -134,10 +149,12 @@ class TrtllmScheduler : public Scheduler {
 
   std::uint32_t blocks_of(std::uint64_t tokens) const;
   void extend(Id id, std::size_t blocks);
+  void take_blocks(Request& r, std::uint64_t tokens);
+  [[noreturn]] void lack_blocks() const;
   const Found& found(Id id);
   bool better_skipped(Id id);
-  std::uint32_t to_completion(Id id);
-  std::uint32_t next_blocks(Id id);
+  std::int64_t to_completion(Id id);
+  std::int64_t next_blocks(Id id);
   void fit_no_evict();
   void fit_max_utilization();
   void choose();
@@ -148,8 +165,10 @@ class TrtllmScheduler : public Scheduler {
   void pause(Id id);
   void begin(Id id);
   bool compute_prompt(const Chunk& c, std::uint32_t& budget);
+  void decode_all(DecidedStep& step);
   void store(Id id, std::uint32_t tokens);
   void leave(Id id);
+  void leave_done();
   void more_alike(std::uint32_t steps);
   std::uint64_t blocks_for(std::uint64_t steps) const;
 
@@ -160,8 +179,22 @@ class TrtllmScheduler : public Scheduler {
   void take_first(Id id);
   void keep(Request& r);
 
+  // With drafts, trtllm_drafts.cpp.
+  bool drafts() const { return law_.drafts() > 0; }
+  std::uint32_t rows() const { return 1 + law_.drafts(); }
+  void require_room_for_drafts() const;
+  void leave_out_who_ends();
+  std::int64_t blocks_to_verify(const Request& r) const;
+  void add_tokens(Request& r, std::uint32_t tokens);
+  void verify_all(DecidedStep& step);
+  void rewind(Request& r, std::uint32_t rejected);
+  void end_verified(Id id, bool verified);
+  Ended finish_verified();
+  void recount(DecidedStep& step);
+
   TrtllmKnobs knobs_;
   const PairRole role_;
+  const DraftLaw law_;
   BlockPool pool_;
   TextMemory texts_;
   RequestSlots<Request> requests_;

@@ -73,7 +73,8 @@ struct DeploymentCertificate {
 /// that are tried with one draw the best is one that this draw favours.
 struct OtherDraws {
   int draws = 0, kept = 0;  // in how many of them it keeps all targets
-  double used = 0;          // the largest of PlayedDeployment::used among them
+  int stops = 0;            // in how many its engine ends with an error
+  double used = 0;          // the largest of PlayedDeployment::used among the others
 };
 
 /// Plays a deployment, which is told with its defaults, with the seeds that follow its own.

@@ -270,7 +270,7 @@ TriedDeployment DeploymentJobs::tried(const DeploymentJob& job) {
     std::optional<ServiceAnswer> answer;
     try {
       answer = s.service.answer(pools, !whole);
-    } catch (const PairStops&) {  // the engine would, too
+    } catch (const EngineStops&) {  // the engine would, too
       out.by = RuledOut::whole;
       return out;
     }

@@ -16,6 +16,7 @@
 #include "planner/serving/acceptance.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
+#include "planner/studies/draft_caps.hpp"
 #include "planner/studies/knob_tables.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
@@ -106,10 +107,6 @@ void of_one_group(SglangKnobs& knobs, std::uint32_t groups) {
   knobs.schedule_conservativeness *= 0.3;
 }
 
-// "Max running requests is reset to 48 for speculative decoding" of all groups together (arg_groups/
-// speculative_hook.py, `_handle_eagle_family`).
-constexpr std::uint32_t kSglangDrafting = 48;
-
 SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
                          long long mean_tokens, const KnobsGiven& given) {
   SglangKnobs knobs;
@@ -147,6 +144,7 @@ TrtllmKnobs trtllm_knobs(const Case& c, const Plan& plan, const std::vector<std:
   knobs.enable_chunked_prefill = true;  // as launch files say it, the engine's own default being false
   knobs.blocks = knobs.max_seq_len = 0;
   set_knobs(knobs, overrides, given);
+  knobs.max_batch_size = std::min(knobs.max_batch_size, verified_at_once(knobs, plan));
   knobs.tokens_per_block = on_sharers(knobs.tokens_per_block, sharers_of(c, plan));
   if (knobs.blocks == 0)
     knobs.blocks = blocks_that_fit(c, plan, knobs.tokens_per_block, knobs.max_batch_size, mean_tokens);
@@ -186,15 +184,9 @@ std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
 
 // Schedulers that are without drafts.
 std::optional<std::string> no_play_of_drafts(const Case& c) {
-  if (has_recurrence(c.model))
-    return "its states are rolled back where a draft is rejected, and take 1 + drafts places each, which is "
-           "not "
-           "played yet: sweep and plan have such drafts on average";
-  if (!same_engine(c.engine->name, "trtllm")) return std::nullopt;
-  return fmt::format(
-      "its drafts change what the scheduler of {} computes, which is not played yet: sweep and plan have "
-      "them on average, and {} and {} play them",
-      c.engine->title, argument_given("engine", "vllm"), argument_given("engine", "sglang"));
+  if (!has_recurrence(c.model)) return std::nullopt;
+  return "its states are rolled back where a draft is rejected, and take 1 + drafts places each, which is not "
+         "played yet: sweep and plan have such drafts on average";
 }
 
 }  // namespace
@@ -289,15 +281,12 @@ DraftLaw draft_law(const Case& c, const Plan& plan, std::uint64_t seed) {
 }
 
 std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs, const DraftLaw& law) {
-  if (law.drafts() > 0) {
-    if (const auto* k = std::get_if<VllmKnobs>(&knobs.of))
-      return std::make_unique<VllmDraftScheduler>(*k, law);
-    SL_CHECK(std::holds_alternative<SglangKnobs>(knobs.of), "plans with drafts pass no_play()");
-  }
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
     return std::make_unique<SglangScheduler>(*k, PairRole::none, law);
-  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k);
-  return std::make_unique<VllmScheduler>(std::get<VllmKnobs>(knobs.of));
+  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k, law);
+  const auto& vllm = std::get<VllmKnobs>(knobs.of);
+  if (law.drafts() > 0) return std::make_unique<VllmDraftScheduler>(vllm, law);
+  return std::make_unique<VllmScheduler>(vllm);
 }
 
 namespace {
@@ -371,15 +360,7 @@ Diagnostic unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
 std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const ServiceKnobs& knobs) {
   std::vector<Diagnostic> out;
   if (plan.batch != 1) out.push_back(unplayed_batch(plan, knobs));
-  const auto* sglang = std::get_if<SglangKnobs>(&knobs.of);
-  if (plan[kDrafts] > 0 && sglang != nullptr &&
-      sglang->max_running_requests == std::max(1U, kSglangDrafting / static_cast<std::uint32_t>(plan.dp)))
-    out.push_back(
-        {{},
-         fmt::format("SGLang decodes at most {} requests at once, of all attention groups together, "
-                     "where it verifies drafts, unless it is told otherwise",
-                     kSglangDrafting),
-         {argument_given("knob", "max_running_requests=256") + " tells it otherwise"}});
+  note_draft_caps(plan, knobs, out);
   const std::string off = not_ahead(knobs);
   if (!off.empty() && !waits_for_host(c, plan)) {
     const StepHost& host = c.system.host;

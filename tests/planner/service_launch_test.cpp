@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/planner/serve/drafting_line.hpp"
 #include "tests/planner/serve/served_line.hpp"
 #include "tests/planner/told_options.hpp"
 
@@ -54,6 +55,22 @@ TEST(ServiceLaunch, P20CapsAreTheSchedulers) {
     EXPECT_THAT(v, Contains(Pair(graphs, std::to_string(std::min<long long>(study.study.engine->graphs.back(),
                                                                             a.knobs.requests())))));
   }
+}
+
+// Drafts are the plan's, and caps those of the scheduler that was played: in each of its attention groups
+// TensorRT-LLM takes as many requests as a step verifies 1 + 3 tokens of.
+TEST(ServiceLaunch, P20DraftsAndTheirCapsAreTold) {
+  const Study study = drafting_study("trtllm");
+  ServiceQuestion q = question(study, "dp_ep:dp=8,ep=8,drafts=3");
+  q.rate = 1e-3;
+  q.requests = 2;
+  q.knobs = {"max_num_tokens=1026"};
+  const ServiceAnswer a = drafting_answer(study, q);
+  const Values v = told("trtllm", launch_of_service(study.study, a, "1"));
+  EXPECT_THAT(v, Contains(Pair("speculative_config.decoding_type", "MTP")));
+  EXPECT_THAT(v, Contains(Pair("speculative_config.max_draft_len", "3")));
+  EXPECT_THAT(v, Contains(Pair("max_num_tokens", "1026")));
+  EXPECT_THAT(v, Contains(Pair("max_batch_size", "256")));
 }
 
 // Every knob, turned away from its default.

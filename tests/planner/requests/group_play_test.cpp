@@ -70,11 +70,11 @@ struct Engine {
   std::function<Schedulers()> make;
 };
 
-template <class S, class Knobs>
-Engine engine_of(std::size_t groups, GroupRouting routing, std::size_t places, const Knobs& knobs) {
+template <class S, class... Args>
+Engine engine_of(std::size_t groups, GroupRouting routing, std::size_t places, const Args&... args) {
   return {{groups, routing, places}, [=] {
             Schedulers out;
-            for (std::size_t g = 0; g < groups; ++g) out.push_back(std::make_unique<S>(knobs));
+            for (std::size_t g = 0; g < groups; ++g) out.push_back(std::make_unique<S>(args...));
             return out;
           }};
 }
@@ -88,21 +88,17 @@ Engine random_engine(RandomStream& random, std::uint64_t kind, std::size_t group
   return engine_of<TrtllmScheduler>(groups, GroupRouting::from_queue, knobs.max_batch_size, knobs);
 }
 
-// vLLM or SGLang with drafts: the groups decide, and are told what was drawn, one by one.
-Engine drafting_engine(RandomStream& random, std::size_t groups, bool sglang) {
-  const VllmKnobs knobs = group_vllm(random);
-  const SglangKnobs other = group_sglang(random, false);
+// With drafts: the groups decide, and are told what was drawn, one by one. SGLang, TensorRT-LLM or vLLM.
+Engine drafting_engine(RandomStream& random, std::size_t groups, std::uint64_t kind) {
+  const VllmKnobs vllm = group_vllm(random);
+  const SglangKnobs sglang = group_sglang(random, false);
   const DraftLaw law = draft_law(3, 0.8, 1, random.bits());
-  return {{groups, sglang ? GroupRouting::in_turn : GroupRouting::fewest, 0}, [=] {
-            Schedulers out;
-            for (std::size_t g = 0; g < groups; ++g) {
-              if (sglang)
-                out.push_back(std::make_unique<SglangScheduler>(other, PairRole::none, law));
-              else
-                out.push_back(std::make_unique<VllmDraftScheduler>(knobs, law));
-            }
-            return out;
-          }};
+  if (kind < 2)
+    return engine_of<SglangScheduler>(groups, GroupRouting::in_turn, 0, sglang, PairRole::none, law);
+  if (kind > 2) return engine_of<VllmDraftScheduler>(groups, GroupRouting::fewest, 0, vllm, law);
+  TrtllmKnobs trtllm = group_trtllm(random);
+  trtllm.blocks += 100;  // the engine would end with an error
+  return engine_of<TrtllmScheduler>(groups, GroupRouting::from_queue, trtllm.max_batch_size, trtllm, law);
 }
 
 void expect_nothing_held(const Schedulers& schedulers) {
@@ -198,7 +194,7 @@ TEST(GroupPlay, R16DraftsInGroupsAndTheSlowStepper) {
   for (std::uint64_t seed = 0; seed < 330 && !::testing::Test::HasFatalFailure(); ++seed) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "groups with drafts");
-    const Engine engine = drafting_engine(random, 2 + random.below(4), seed % 5 < 2);
+    const Engine engine = drafting_engine(random, 2 + random.below(4), seed % 5);
     auto requests = faster(random_requests(random, seed % 2 == 0 ? 200 : 1900), 1 << random.below(4));
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].number = i;
     const Schedulers quick = engine.make(), slow = engine.make();

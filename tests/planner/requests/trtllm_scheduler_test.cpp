@@ -99,6 +99,37 @@ TEST(TrtllmScheduler, R9TheLastIsPaused) {
   EXPECT_EQ(s.preemptions(), 0U);
 }
 
+// Five blocks. With the overlap scheduler the second is paused while its second token is under way, with 8
+// that are known: of these 7 count as computed (releaseBlocks: "Only (length - 1) tokens of the sequence have
+// their kv-state recorded"), so that one block of them is found, not two.
+TEST(TrtllmScheduler, R9OfWhoIsPausedAllButTheLastTokenIsFound) {
+  TrtllmKnobs k = small(5);
+  k.disable_overlap_scheduler = false;
+  k.capacity_scheduler_policy = TrtllmPolicy::max_utilization;
+  TrtllmScheduler s(k);
+  s.add(asks(7, 4));
+  s.add(asks(7, 4));
+  EXPECT_EQ(steps_of(s), (Steps{"0 decode (0), 7+0 7+0", "2 decode (14)", "1 decode (8)", "1 decode (9)",
+                                "0 decode (0), 5+4", "1 decode (9)"}));
+}
+
+// With the overlap scheduler the second is paused while its only step is under way, for a block that it
+// needs beside the first. It begins anew when that one is done, and finds the first block of its text. What
+// it computed can be found from the end of its prompt on: then the third needs one block, which there is,
+// beside the two that it shares.
+TEST(TrtllmScheduler, R9WhoIsPausedDuringAStepStoresItsNextPrompt) {
+  TrtllmKnobs k = small(4);
+  k.disable_overlap_scheduler = false;
+  k.capacity_scheduler_policy = TrtllmPolicy::max_utilization;
+  TrtllmScheduler s(k);
+  s.add(asks(7, 4), 4);
+  s.add(asks(8, 6, {1, 2}), 4);
+  s.add(asks(9, 1, {1, 2, 3}), 4);
+  EXPECT_EQ(steps_of(s), (Steps{"0 decode (0), 7+0 8+0", "1 decode (7)", "1 decode (8)", "1 decode (9)",
+                                "0 decode (0), 5+4", "1 decode (9)", "1 decode (10), 1+8", "1 decode (11)",
+                                "1 decode (12)"}));
+}
+
 // Prompts that begin as one that is about to be computed wait for it, and find all but the block of their
 // last token.
 TEST(TrtllmScheduler, R9EqualPromptsWaitForTheFirst) {
@@ -157,6 +188,31 @@ TEST(TrtllmScheduler, R9PlacesUnderOverlap) {
   s.add(asks(4, 2));
   s.add(asks(5, 1));
   EXPECT_EQ(steps_of(s), (Steps{"0 decode (0), 4+0", "1 decode (4)", "0 decode (0), 5+0"}));
+}
+
+// Both the first and the third compute a block of one text, as the third begins while the first's step is
+// under way: the first's is found, and the third's next one behind it. When the first and the second are done
+// 7 of 11 blocks are free, the one that is found the third of them, and the third has all 4 of its own. Of
+// the last one's 4 blocks 3 are counted, as one is held; but the fourth's prompt, of 4, takes the one before
+// that, so that nothing is found.
+TEST(TrtllmScheduler, R9TheEngineEndsWhereTextThatWasCountedIsLost) {
+  for (const bool fits : {true, false}) {
+    TrtllmKnobs k = small(fits ? 12 : 11);
+    k.disable_overlap_scheduler = false;
+    TrtllmScheduler s(k);
+    s.add(asks(5, 1, {1, 2}), 4);
+    s.add(asks(13, 3), 4);
+    s.add(asks(9, 7, {1, 2, 3}), 4);
+    EXPECT_EQ(steps_of(s, 5), (Steps{"0 decode (0), 5+0 13+0", "1 decode (13), 9+0", "2 decode (23)",
+                                     "1 decode (10)", "1 decode (11)"}));
+    EXPECT_EQ(s.pool().available(), fits ? 8U : 7U);
+    s.add(asks(13, 1), 4);
+    s.add(asks(13, 1, {1, 2, 7, 8}), 4);
+    if (fits)
+      EXPECT_EQ(steps_of(s).size(), 3U);
+    else
+      EXPECT_THROW(steps_of(s), EngineStops);
+  }
 }
 
 TEST(TrtllmScheduler, WhatCannotBeServedIsRefused) {

@@ -1,4 +1,5 @@
-// Requests one by one on plans with drafts [R16] [R17]: whole steps, closed forms, and streams of their own.
+// Requests one by one on plans with drafts [R16] [R17] [R20]: whole steps, closed forms, and streams of their
+// own.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,12 +10,14 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/layers/drafts.hpp"
 #include "planner/requests/group_times.hpp"
 #include "planner/requests/play_requests.hpp"
 #include "planner/requests/sglang_scheduler.hpp"
+#include "planner/requests/trtllm_scheduler.hpp"
 #include "planner/requests/vllm_drafts.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "planner/serving/plan_steps.hpp"
@@ -86,7 +89,7 @@ TEST(ServedDrafts, R10GroupsWithDraftsAreLoweredAsOne) {
 // With nobody beside it, and all drafts accepted, a request takes its prompt's step and (O - 1) / (1 + k)
 // steps that decode, each four tokens further. The chunks are as many, and ITL is of them.
 TEST(ServedDrafts, R16ZeroLoadIsOneRequestAlone) {
-  for (const char* const engine : {"vllm", "sglang"}) {
+  for (const char* const engine : {"vllm", "sglang", "trtllm"}) {
     SCOPED_TRACE(engine);
     const Study study = drafting_study(engine, {1, 1});
     ServiceQuestion q = question(study, kThree);
@@ -125,7 +128,14 @@ TEST(ServedDrafts, P28AnswersTakeTheStepsOfTheirLaw) {
                               .context_length = 1024,
                               .max_total_tokens = 4'000'000},
                              PairRole::none, {length.survival, 3});
-      for (Scheduler* const s : {static_cast<Scheduler*>(&vllm), static_cast<Scheduler*>(&sglang)}) {
+      TrtllmKnobs knobs;
+      knobs.max_batch_size = 4096;
+      knobs.max_num_tokens = 65536;
+      knobs.max_seq_len = 1024;
+      knobs.blocks = 100'000;
+      TrtllmScheduler trtllm(knobs, {length.survival, 3});
+      for (Scheduler* const s : {static_cast<Scheduler*>(&vllm), static_cast<Scheduler*>(&sglang),
+                                 static_cast<Scheduler*>(&trtllm)}) {
         int left = 4000;
         double sum = 0, squares = 0;
         play_requests(
@@ -173,6 +183,7 @@ void tpot_is_that_of_the_closed_form(const std::string& engine) {
 TEST(ServedDrafts, P29TpotOfAClosedLoopIsThatOfTheClosedForm) {
   tpot_is_that_of_the_closed_form("vllm");
   tpot_is_that_of_the_closed_form("sglang");
+  tpot_is_that_of_the_closed_form("trtllm");
 }
 
 // What is drawn for a request does not depend on who else is there, on replicas or on what was played before.
@@ -215,7 +226,9 @@ TEST(ServedDrafts, P35WhatABoundRulesOutMisses) {
   double closest = 0;
   for (int i = 0; i < 40; ++i) {
     SCOPED_TRACE(i);
-    const Study study = drafting_study(i % 5 < 2 ? "sglang" : "vllm",
+    const Study study = drafting_study(i % 5 < 2    ? "sglang"
+                                       : i % 5 == 2 ? "trtllm"
+                                                    : "vllm",
                                        i % 2 == 0 ? AcceptanceForm{1, 1} : AcceptanceForm{0.7, 0.9});
     ServiceQuestion q = question(study, i % 3 == 0 ? "dp_ep:dp=8,ep=8,drafts=1" : kThree);
     q.requests = 120;
@@ -244,15 +257,30 @@ TEST(ServedDrafts, P35WhatABoundRulesOutMisses) {
   EXPECT_GT(closest, 0.9);
 }
 
-// Plans with drafts and without, pruned and played to their ends, by one thread and by two: to the bit.
-TEST(ServedDrafts, P35PruningLeavesTheAnswer) {
-  Study study = drafting_study();
+DeploymentQuestion drafting_deployments(Study& study, double tpot) {
   SearchOptions& search = study.sweep().search;
   std::erase_if(search.strategies, [](StrategyId s) {
     return strategy(s).launched_as != LaunchedAs::tensor && strategy(s).name != std::string("dp_ep");
   });
   search.space.options = {{&kDrafts, {0, 1, 3}}};
-  const auto step = [](std::uint64_t, std::uint64_t) {};
+  DeploymentQuestion q;
+  q.most_gpus = 8;
+  q.pools = PoolsAsked::one;
+  q.load = question(study, kThree);
+  q.load.rate = 5;
+  q.load.requests = 100;
+  q.load.output = 200;
+  q.load.targets = {{Latency::ttft, 0.9, Seconds(1)}, {Latency::tpot, 0.9, Seconds(tpot)}};
+  q.threads = 1;
+  return q;
+}
+
+DeploymentAnswer cheapest(const Study& study, const DeploymentQuestion& q) {
+  return cheapest_deployment(study, q, [](std::uint64_t, std::uint64_t) {});
+}
+
+// Plans with drafts and without, pruned and played to their ends, by one thread and by two: to the bit.
+TEST(ServedDrafts, P35PruningLeavesTheAnswer) {
   const auto text = [](const DeploymentAnswer& a) {
     std::string out;
     for (const PlayedDeployment& d : a.cheapest)
@@ -260,24 +288,48 @@ TEST(ServedDrafts, P35PruningLeavesTheAnswer) {
                          d.used, d.answer.load.goodput);
     return out;
   };
-  for (const double tpot : {0.012, 0.017}) {
-    SCOPED_TRACE(tpot);
-    DeploymentQuestion q;
-    q.most_gpus = 8;
-    q.pools = PoolsAsked::one;
-    q.load = question(study, kThree);
-    q.load.rate = 5;
-    q.load.requests = 100;
-    q.load.output = 200;
-    q.load.targets = {{Latency::ttft, 0.9, Seconds(1)}, {Latency::tpot, 0.9, Seconds(tpot)}};
-    q.threads = 1;
-    const DeploymentAnswer pruned = cheapest_deployment(study, q, step);
+  for (const auto& [engine, tpot] :
+       {std::pair("vllm", 0.017), std::pair("vllm", 0.03), std::pair("trtllm", 0.03)}) {
+    SCOPED_TRACE(fmt::format("{} {}", engine, tpot));
+    Study study = drafting_study(engine);
+    DeploymentQuestion q = drafting_deployments(study, tpot);
+    const DeploymentAnswer pruned = cheapest(study, q);
     q.threads = 2;
-    EXPECT_EQ(text(cheapest_deployment(study, q, step)), text(pruned));
+    EXPECT_EQ(text(cheapest(study, q)), text(pruned));
     q.exhaustive = true;
-    EXPECT_EQ(text(cheapest_deployment(study, q, step)), text(pruned));
+    EXPECT_EQ(text(cheapest(study, q)), text(pruned));
     EXPECT_GT(pruned.certificate.candidates, 10U);
+    EXPECT_EQ(pruned.cheapest.empty(), tpot < 0.02);
   }
+}
+
+// With 150 blocks and answers that are paused a server with drafts ends with an error: asked for alone that
+// is said; among deployments it is none, and others are played. In other draws of the load one that does not
+// end in this one may, which is none that it keeps.
+TEST(ServedDrafts, R20AServerThatEndsIsNoDeployment) {
+  Study study = drafting_study("trtllm");
+  DeploymentQuestion q = drafting_deployments(study, 1000);
+  q.knobs = {{"capacity_scheduler_policy=MAX_UTILIZATION", "blocks=150"}};
+  q.load.targets.front().most = Seconds(1000);
+  q.load.rate = 0.8;
+  q.load.input = 1000;
+  q.load.output = 500;
+  q.load.requests = 300;
+  ServiceQuestion one = q.load;
+  one.knobs = q.knobs.front();
+  EXPECT_THROW(drafting_answer(study, one), EngineStops);
+  const DeploymentAnswer a = cheapest(study, q);
+  ASSERT_FALSE(a.cheapest.empty());
+  for (const PlayedDeployment& d : a.cheapest)
+    EXPECT_NE(to_string(d.answer.question.plan), to_string(one.plan));
+  q.knobs.front().back() = "blocks=100";
+  q.load.rate = 0.2;
+  q.load.requests = 1000;
+  const DeploymentAnswer other = cheapest(study, q);
+  ASSERT_TRUE(other.others);
+  EXPECT_EQ(other.others->draws, 8);
+  EXPECT_GT(other.others->stops, 0);
+  EXPECT_LE(other.others->kept + other.others->stops, 8);
 }
 
 TEST(ServedDrafts, WhatIsNotPlayedIsSaid) {
@@ -286,7 +338,8 @@ TEST(ServedDrafts, WhatIsNotPlayedIsSaid) {
   EXPECT_EQ(no_play(vllm.study, three), std::nullopt);
   EXPECT_EQ(no_play(sglang.study, three), std::nullopt);
   EXPECT_EQ(no_play(vllm.study, possible_plan(vllm, "dp_ep:dp=8,ep=8,drafts=2")), std::nullopt);
-  EXPECT_THAT(no_play(trtllm.study, three).value_or(""), HasSubstr("the scheduler of TensorRT-LLM"));
+  EXPECT_EQ(no_play(trtllm.study, three), std::nullopt);
+  EXPECT_EQ(no_play(trtllm.study, possible_plan(trtllm, "dp_ep:dp=8,ep=8,drafts=2")), std::nullopt);
   EXPECT_EQ(no_pair({vllm.study, three}, {vllm.study, three}), std::nullopt);
   EXPECT_THAT(
       no_pair({vllm.study, three}, {vllm.study, possible_plan(vllm, "tensor:tpa=8,ep=8")}).value_or(""),
@@ -314,6 +367,29 @@ TEST(ServedDrafts, R17SglangDecodesFewRequestsWithDrafts) {
   EXPECT_THAT(notes("dp_ep:dp=8,ep=8,drafts=3", {}), HasSubstr("at most 48 requests at once"));
   EXPECT_EQ(notes(kThree, {"max_running_requests=256"}), "");
   EXPECT_EQ(notes("tensor:tpa=8,ep=8", {}), "");
+}
+
+// With attention DP TensorRT-LLM takes as many requests into a group as a step verifies, 8,192 / 4 of them or
+// fewer by a knob; of one group there is no such cap.
+TEST(ServedDrafts, R20TrtllmTakesAsManyRequestsAsAStepVerifies) {
+  const Study study = drafting_study("trtllm");
+  const auto knobs = [&](const char* plan, const std::vector<std::string>& given) {
+    return service_knobs(study.study, possible_plan(study, plan), given, 2304);
+  };
+  const auto notes = [&](const char* plan, const std::vector<std::string>& given) {
+    std::string out;
+    for (const Diagnostic& d : play_notes(study.study, possible_plan(study, plan), knobs(plan, given)))
+      out += d.what + "\n";
+    return out;
+  };
+  const char* const groups = "dp_ep:dp=8,ep=8,drafts=3";
+  EXPECT_EQ(knobs(groups, {"max_num_tokens=1026"}).requests(), 256U);
+  EXPECT_EQ(knobs(groups, {"max_num_tokens=1026", "max_batch_size=100"}).requests(), 100U);
+  EXPECT_EQ(knobs("dp_ep:dp=8,ep=8", {"max_num_tokens=1026"}).requests(), 2048U);
+  EXPECT_EQ(knobs(kThree, {"max_num_tokens=1026"}).requests(), 2048U);
+  EXPECT_THAT(notes(groups, {"max_num_tokens=1026"}), HasSubstr("at most 256 requests at once in each"));
+  EXPECT_EQ(notes(groups, {"max_num_tokens=1026", "max_batch_size=100"}), "");
+  EXPECT_EQ(notes(kThree, {"max_num_tokens=1026"}), "");
 }
 
 }  // namespace
