@@ -243,8 +243,7 @@ std::string sends_line(const ServiceKnobs& decode, const ServiceKnobs& prefill) 
   return fmt::format(
       "hand-offs as SGLang's servers send them: a prompt begins when it has room where it is answered, "
       "beside {} tokens for each request there, on {} places beside those that run; pages go when the step "
-      "that "
-      "computed them has ended{}",
+      "that computed them has ended{}",
       to.num_reserved_decode_tokens, to.disaggregation_decode_extra_slots,
       from.prefill_max_requests > 0
           ? fmt::format("; of prompts at most {} in a step", from.prefill_max_requests)
@@ -252,13 +251,12 @@ std::string sends_line(const ServiceKnobs& decode, const ServiceKnobs& prefill) 
 }
 
 // [R21] Likewise.
-std::string turns_line(const ServiceKnobs& decode) {
-  const auto& to = std::get<TrtllmKnobs>(decode.of);
+std::string turns_line(const TrtllmKnobs& to) {
   return fmt::format(
       "hand-offs as TensorRT-LLM's servers ask for them: who has blocks for its whole prompt, one after the "
       "other on each side{}; a place of the {} that decode and wait there is held meanwhile",
       to.max_tokens_in_buffer > 0
-          ? fmt::format(", of those with {} tokens together (max_tokens_in_buffer)", to.max_tokens_in_buffer)
+          ? fmt::format(", of those with {} tokens together ({})", to.max_tokens_in_buffer, kBufferTokens)
           : "",
       to.max_batch_size);
 }
@@ -341,7 +339,8 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   out += line(load_text(q)) + line(engine_line(study, a.knobs));
   if (q.prefill && std::holds_alternative<SglangKnobs>(a.knobs.of))
     out += line(sends_line(a.knobs, *a.prefill_knobs));
-  if (q.prefill && std::holds_alternative<TrtllmKnobs>(a.knobs.of)) out += line(turns_line(a.knobs));
+  if (const auto* to = std::get_if<TrtllmKnobs>(&a.knobs.of); q.prefill && to != nullptr)
+    out += line(turns_line(*to));
   if (a.accepted) out += line(drafts_line(a));
   if (!q.failures.empty()) out += line(failures_text(a));
   if (plan.dp > 1) out += line(groups_line(groups_of(a.knobs, plan)));

@@ -43,6 +43,7 @@ void TrtllmScheduler::add_tokens(Request& r, std::uint32_t tokens) {
 void TrtllmScheduler::verify_all(DecidedStep& step) {
   for (const Id id : generating_) {
     Request& r = requests_[id];
+    if (r.state == Request::State::arrived) take_first(id);
     add_tokens(r, rows());
     step.add_decode(r.cached);
     ++r.in_flight;

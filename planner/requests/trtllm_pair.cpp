@@ -74,13 +74,18 @@ void TrtllmScheduler::begin_read(Id id) {
   }
   r.filled.assign(r.blocks.size(), true);
   r.found = static_cast<std::uint32_t>(r.blocks.size()) * knobs_.tokens_per_block;
-  pool_.take(blocks_of(r.prompt) - static_cast<std::uint32_t>(r.blocks.size()), r.blocks);
-  r.filled.resize(r.blocks.size(), false);
+  if (drafts()) {  // with room for the module's later passes, as of any prompt; its drafts come with its
+                   // cache
+    add_tokens(r, r.prompt + law_.drafts() - 1);
+    r.drafts = law_.drafts();
+  } else {
+    take_blocks(r, r.prompt);
+  }
   r.cached = r.prompt;
   r.began = r.stored = true;  // it is found when it leaves
   r.state = Request::State::comes;
   ++coming_;
-  coming_blocks_ += r.blocks.size();
+  coming_blocks_ += blocks_of(r.prompt);
   reads_.push_back({id, r.number, knobs_.reads_found ? r.prompt : r.prompt - r.found});
 }
 

@@ -177,9 +177,6 @@ std::optional<std::string> no_pair(const PairServer& from, const PairServer& to)
     return "pairs of pools are played under the rules of vLLM's connector, of SGLang's disaggregation and of "
            "TensorRT-LLM's: " +
            argument_given("engine", "vllm") + ", sglang or trtllm";
-  if (same_engine(c.engine->name, "trtllm") && decode[kDrafts] + prefill[kDrafts] > 0)
-    return "drafts of a pair of TensorRT-LLM's servers are not played yet: " +
-           argument_given("engine", "vllm") + " and " + argument_given("engine", "sglang") + " play them";
   if (prefill[kDrafts] != decode[kDrafts])
     return "the caches of modules that draft are handed over, so that both plans say as many drafts";
   if (has_recurrence(c.model))
@@ -279,7 +276,8 @@ std::unique_ptr<Scheduler> PairPools::scheduler(PairRole role, const DraftLaw& l
   const ServiceKnobs& knobs = role == PairRole::prefills ? knobs_ : decode_;
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
     return std::make_unique<SglangScheduler>(*k, role, law);
-  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k, role);
+  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of))
+    return std::make_unique<TrtllmScheduler>(*k, role, law);
   const auto& vllm = std::get<VllmKnobs>(knobs.of);
   if (law.drafts() > 0) return std::make_unique<VllmDraftScheduler>(vllm, role, law);
   return std::make_unique<VllmScheduler>(vllm, role);

@@ -1,5 +1,5 @@
 // An executor of TensorRT-LLM's [R9], [R21] written plainly: everything is counted anew in each iteration.
-// Without block reuse.
+// Without block reuse; with drafts [R20] or without.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,10 @@
 #include <deque>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
+#include "planner/requests/draft_law.hpp"
 #include "planner/requests/group_router.hpp"
 #include "planner/requests/trtllm_scheduler.hpp"
 
@@ -17,7 +19,7 @@ namespace shardline {
 
 class PlainTrtllm {
  public:
-  enum class State : std::uint8_t { asks, comes, arrived, context, decodes };
+  enum class State : std::uint8_t { asks, comes, arrived, context, decodes, ends };
   struct Request {
     std::size_t id;
     std::uint32_t prompt, answer;
@@ -26,10 +28,13 @@ class PlainTrtllm {
     std::uint32_t cached = 0, blocks = 0;
     std::uint32_t tokens = 0, under_way = 0;  // of the answer; decided and not ended among them
     bool read = false, done = false;
+    // With drafts: tokens are those that are known, under_way is of steps, and blocks are for `kv` tokens.
+    std::uint64_t stream = 0;
+    std::uint32_t verified = 0, kv = 0, drafts = 0;
   };
   struct Part {
     Request* request;
-    bool token;
+    bool token, decodes;
   };
   struct Batch {
     StepBatch work;
@@ -40,7 +45,8 @@ class PlainTrtllm {
     using std::runtime_error::runtime_error;
   };
 
-  PlainTrtllm(const TrtllmKnobs& knobs, bool prefills) : k_(knobs), prefills_(prefills) {}
+  PlainTrtllm(const TrtllmKnobs& knobs, bool prefills, DraftLaw law)
+      : k_(knobs), prefills_(prefills), law_(std::move(law)), rows_(1 + law_.drafts()) {}
 
   void receive(Request* r) {
     r->context = r->prompt;
@@ -64,6 +70,9 @@ class PlainTrtllm {
       queue_.pop_front();
     }
     poll();
+    for (Request* r : active_)
+      if (drafting() && r->state == State::decodes && r->under_way > 0 && r->tokens + 1 >= r->answer)
+        r->state = State::ends;
     fitting_.clear();
     std::vector<Request*> asking;
     if (k_.capacity_scheduler_policy == TrtllmPolicy::max_utilization)
@@ -78,10 +87,11 @@ class PlainTrtllm {
   std::vector<Request*> result(const Batch& b) {
     std::vector<Request*> out;
     for (const Part& p : b.parts) {
-      if (!p.token) continue;
       Request& r = *p.request;
+      if (!p.token || (drafting() && r.done)) continue;  // a part of a prompt, or rows in vain
       --r.under_way;
-      r.done = r.tokens == r.answer && r.under_way == 0;
+      if (drafting()) accept(r, p.decodes);
+      r.done = r.tokens == r.answer && (drafting() || r.under_way == 0);
       out.push_back(&r);
       if (!r.done) continue;
       std::erase(active_, &r);
@@ -94,6 +104,18 @@ class PlainTrtllm {
     }
     return out;
   }
+  // Rows of a step that begins, as far as tokens are known then.
+  static void recount(Batch& b) {
+    b.work.decodes = b.work.longest = 0;
+    b.work.cached = 0;
+    for (const Part& p : b.parts) {
+      if (!p.decodes) continue;
+      ++b.work.decodes;
+      b.work.cached += p.request->cached;
+      b.work.longest = std::max(b.work.longest, p.request->cached);
+    }
+  }
+  bool drafting() const { return rows_ > 1; }
 
   std::vector<Request*> firsts, reads;  // of the iteration
   std::uint64_t pauses = 0;
@@ -101,6 +123,20 @@ class PlainTrtllm {
  private:
   std::uint32_t in_blocks(std::uint32_t tokens) const {
     return (tokens + k_.tokens_per_block - 1) / k_.tokens_per_block;
+  }
+  // What was accepted of a step, whose other tokens give their blocks back.
+  void accept(Request& r, bool decodes) {
+    const std::uint32_t yields = decodes ? law_.tokens(r.stream, r.verified++, rows_ - 1) : 1;
+    r.tokens = std::min(r.answer, r.tokens + yields);
+    if (r.blocks == 0) {  // paused meanwhile
+      r.context = r.prompt + r.tokens;
+      return;
+    }
+    if (!decodes) return;
+    r.cached += yields;
+    if (r.tokens == r.answer) return;
+    r.kv -= rows_ - yields;
+    r.blocks = in_blocks(r.kv);
   }
   std::uint32_t free() const {
     std::uint32_t held = 0;
@@ -112,6 +148,7 @@ class PlainTrtllm {
     const std::uint32_t all = std::max(r.blocks, in_blocks(tokens));
     if (all - r.blocks > free()) throw Dead("no free blocks left");
     r.blocks = all;
+    r.kv = tokens;
   }
 
   void poll() {
@@ -174,10 +211,12 @@ class PlainTrtllm {
         std::int64_t needs = 0;
         if (r->state == State::asks)
           needs = in_blocks(r->prompt);
+        else if (r->state != State::context && drafting())
+          needs = std::int64_t{in_blocks(std::min(r->kv + rows_, r->prompt + r->answer))} - in_blocks(r->kv);
         else if (r->state != State::context)
           needs = in_blocks(r->cached + 1) - in_blocks(r->cached);
         else if (r->blocks == 0)
-          needs = in_blocks(r->context);
+          needs = in_blocks(r->context + r->drafts);
         if (needs <= left) {
           left -= needs;
           (r->state == State::asks ? asking : fitting_).push_back(r);
@@ -204,7 +243,7 @@ class PlainTrtllm {
   void pause_all(const std::vector<Request*>& paused) {
     for (Request* r : paused) {
       ++pauses;
-      r->blocks = r->cached = 0;
+      r->blocks = r->cached = r->kv = 0;
       r->context = r->prompt + r->tokens;
       r->state = State::context;
     }
@@ -217,7 +256,8 @@ class PlainTrtllm {
       for (const Request* other : active_)
         if (other->state == State::comes) coming += in_blocks(other->prompt);
       if (window > 0 && coming > 0 && coming + in_blocks(r->prompt) > window) return;
-      take(*r, r->prompt);
+      take(*r, r->prompt + rows_ - 1 - (drafting() ? 1 : 0));
+      r->drafts = rows_ - 1;
       r->cached = r->prompt;
       r->state = State::comes;
       reads.push_back(r);
@@ -230,7 +270,7 @@ class PlainTrtllm {
     for (Request* r : fitting_) {
       if (rows.size() + prompts.size() == k_.max_batch_size) break;
       if (r->state == State::context) {
-        const std::uint32_t all = r->context - r->cached;
+        const std::uint32_t all = r->context - r->cached + r->drafts;
         if (!k_.enable_chunked_prefill) {
           if (tokens + all > k_.max_num_tokens) break;
           tokens += all;
@@ -238,13 +278,13 @@ class PlainTrtllm {
         prompts.push_back(r);
         continue;
       }
-      if (r->state == State::decodes && r->tokens == r->answer) continue;
-      if (tokens == k_.max_num_tokens) break;
-      ++tokens;
+      if (r->state == State::ends || (r->state == State::decodes && r->tokens == r->answer)) continue;
+      if (tokens + rows_ > k_.max_num_tokens) break;
+      tokens += rows_;
       rows.push_back(r);
     }
     Batch out;
-    std::uint32_t room = k_.max_num_tokens - static_cast<std::uint32_t>(rows.size());
+    std::uint32_t room = k_.max_num_tokens - rows_ * static_cast<std::uint32_t>(rows.size());
     for (Request* r : prompts) {
       std::uint32_t size = std::min(r->context - r->cached, room);
       if (size < r->context - r->cached) size = size / k_.tokens_per_block * k_.tokens_per_block;
@@ -253,35 +293,38 @@ class PlainTrtllm {
     }
     for (Request* r : rows) {
       if (r->state == State::arrived) first(*r);
-      take(*r, r->cached + 1);
+      take(*r, drafting() ? r->kv + rows_ : r->cached + 1);
       ++out.work.decodes;
       out.work.cached += r->cached;
       out.work.longest = std::max(out.work.longest, r->cached);
-      ++r->cached;
-      give_token(*r, out);
+      if (!drafting()) ++r->cached;
+      give_token(*r, out, true);
     }
     if (out.parts.empty()) return std::nullopt;
     return out;
   }
   void compute(Request& r, std::uint32_t size, Batch& out) {
-    take(r, r.context);
+    if (r.blocks == 0) take(r, r.context + (drafting() ? rows_ - 2 + r.drafts : 0));
     out.work.prompts.push_back({size, r.cached});
     r.cached += size;
     if (r.cached < r.context) {
-      out.parts.push_back({&r, false});
+      out.parts.push_back({&r, false, false});
       return;
     }
     r.state = State::decodes;
-    give_token(r, out);
+    r.drafts = rows_ - 1;
+    give_token(r, out, false);
   }
-  static void give_token(Request& r, Batch& out) {
-    ++r.tokens;
+  void give_token(Request& r, Batch& out, bool decodes) const {
+    if (!drafting()) ++r.tokens;
     ++r.under_way;
-    out.parts.push_back({&r, true});
+    out.parts.push_back({&r, true, decodes});
   }
 
   const TrtllmKnobs k_;
   const bool prefills_;
+  const DraftLaw law_;
+  const std::uint32_t rows_;  // of who decodes
   std::deque<Request*> queue_, active_, kept_;
   std::vector<Request*> fitting_;
 };

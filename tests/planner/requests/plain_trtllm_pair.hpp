@@ -24,6 +24,7 @@ struct TrtllmPairCase {
   TransferRates links;
   std::size_t senders = 1, receivers = 1;
   ReplicaGroups prefill_groups{}, decode_groups{};  // from_queue, or one
+  DraftLaw law{};
   Seconds path{0.002};
   std::vector<TraceRequest> requests;
   std::vector<ReplicaFailure> failures = {};  // none
@@ -50,13 +51,14 @@ class PlainTrtllmPair {
       s.overlap = !k.disable_overlap_scheduler;
       const ReplicaGroups& groups = prefills ? c.prefill_groups : c.decode_groups;
       for (std::size_t g = 0; g < groups.count; ++g)
-        s.groups.push_back(std::make_unique<PlainTrtllm>(k, prefills));
+        s.groups.push_back(std::make_unique<PlainTrtllm>(k, prefills, c.law));
     }
     for (std::size_t i = 0; i < c.requests.size(); ++i) {
       const TraceRequest& t = c.requests[i];
       answers.push_back({t.arrival.value});
       there_.push_back({i, static_cast<std::uint32_t>(t.input), 1});
       here_.push_back({i, static_cast<std::uint32_t>(t.input), static_cast<std::uint32_t>(t.output)});
+      here_.back().stream = t.number;
     }
   }
 
@@ -100,7 +102,6 @@ class PlainTrtllmPair {
     std::deque<PlainTrtllm::Request*> queue;  // in front of several groups
     bool overlap = false, waits = false;
     std::deque<Launched> launched;
-    double gpu = 0;
   };
   struct Coming {
     double at;
@@ -196,13 +197,19 @@ class PlainTrtllmPair {
           std::any_of(batch.groups.begin(), batch.groups.end(), [](const auto& b) { return b.has_value(); });
       nothing = more ? 0 : nothing + 1;
       if (more) {
-        s.gpu = std::max(s.gpu, now_) + took(batch);
-        batch.end = s.gpu;
         s.launched.push_back(std::move(batch));
+        if (!before) run(s);
       }
       s.waits = s.overlap ? before : more;
       if (s.waits) return;
     }
+  }
+  // The first of its batches begins, when all before it are known.
+  void run(Server& s) const {
+    Launched& first = s.launched.front();
+    for (auto& b : first.groups)
+      if (b && c_.law.drafts() > 0) PlainTrtllm::recount(*b);
+    first.end = now_ + took(first);
   }
   void process(std::size_t i) {
     Server& s = servers_[i];
@@ -220,6 +227,7 @@ class PlainTrtllmPair {
         coming_.push_back({now_ + c_.path.value, &here_[r->id], c_.senders + turns_[1]++ % c_.receivers});
       }
     }
+    if (!s.launched.empty()) run(s);
   }
 
   // One after the other: whoever asks, and whoever gives.

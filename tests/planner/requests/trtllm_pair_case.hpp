@@ -5,14 +5,15 @@
 #include <memory>
 
 #include "planner/requests/trtllm_scheduler.hpp"
+#include "tests/planner/requests/draft_laws.hpp"
 #include "tests/planner/requests/plain_trtllm_pair.hpp"
 #include "tests/planner/requests/played_pair.hpp"
 
 namespace shardline {
 
 inline PlayedPair played(const TrtllmPairCase& c, Router router = Router::round_robin) {
-  const auto engine = [](const TrtllmKnobs& knobs, PairRole role) {
-    return std::make_unique<TrtllmScheduler>(knobs, role);
+  const auto engine = [&](const TrtllmKnobs& knobs, PairRole role) {
+    return std::make_unique<TrtllmScheduler>(knobs, role, c.law);
   };
   return play_case(c, engine, router, router, 0);
 }
@@ -58,6 +59,16 @@ inline TrtllmPairCase with_groups(TrtllmPairCase c, std::uint64_t seed) {
   c.prefill_groups = groups(c.prefill, 1 + random.below(3));
   c.decode_groups = groups(c.decode, 1 + random.below(4));
   for (TraceRequest& r : c.requests) r.arrival = r.arrival * 0.3;
+  return c;
+}
+
+// The same with drafts, and room for what capacity does not count of them, mostly.
+inline TrtllmPairCase with_drafts(TrtllmPairCase c, std::uint64_t seed) {
+  RandomStream random(seed, "drafts of trtllm pairs");
+  c.law = random_law(random);
+  for (TrtllmKnobs* k : {&c.prefill, &c.decode})
+    k->blocks += static_cast<std::uint32_t>(random.below(60)) / k->tokens_per_block;
+  for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].number = i;
   return c;
 }
 

@@ -13,12 +13,13 @@ namespace shardline {
 namespace {
 
 // SHARDLINE_WHOLE=1 plays 4,000 loads.
-void expect_the_plain_loops(bool groups) {
+void expect_the_plain_loops(bool groups, bool drafts) {
   const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 400;
   std::uint64_t preempted = 0, queued = 0, stops = 0, waited = 0, single = 0, many = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     TrtllmPairCase c = random_trtllm_pair(seed);
     if (groups) c = with_groups(std::move(c), seed);
+    if (drafts) c = with_drafts(std::move(c), seed);
     const BentStepTimes times;
     PlainTrtllmPair slow(c, times);
     bool stopped = false;
@@ -62,15 +63,17 @@ void expect_the_plain_loops(bool groups) {
     many += slow.most_reads > 1 ? 1 : 0;
   }
   // The loads are such that all of it happens.
-  EXPECT_GT(preempted, seeds / 4);
+  EXPECT_GT(preempted, seeds / (drafts ? 10 : 4));
   EXPECT_GT(queued, seeds / 4);
   EXPECT_GT(many, seeds / 4);
   EXPECT_GT(waited, seeds);
   EXPECT_GT(single, seeds);
-  EXPECT_LT(stops, seeds / 10);
+  EXPECT_LT(stops, drafts ? seeds / 3 : seeds / 10);
 }
-TEST(TrtllmPair, R21PlayIsThePlainLoops) { expect_the_plain_loops(false); }
-TEST(TrtllmPair, R21GroupsAreThePlainLoopsOfAllOfThem) { expect_the_plain_loops(true); }
+TEST(TrtllmPair, R21PlayIsThePlainLoops) { expect_the_plain_loops(false, false); }
+TEST(TrtllmPair, R21GroupsAreThePlainLoopsOfAllOfThem) { expect_the_plain_loops(true, false); }
+TEST(TrtllmPair, R20DraftsAreThePlainLoops) { expect_the_plain_loops(false, true); }
+TEST(TrtllmPair, R20DraftsOfGroupsAreThePlainLoops) { expect_the_plain_loops(true, true); }
 
 // Text that is found stays where it is, and goes where the other server finds nothing.
 TEST(TrtllmPair, R21EveryRequestOnceAndAllBlocksFree) {

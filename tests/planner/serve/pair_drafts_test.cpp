@@ -1,4 +1,5 @@
-// Pairs of vLLM's servers whose plans have drafts [R16]: whole steps, the law of answers.
+// Pairs of vLLM's [R16] and TensorRT-LLM's [R20] servers whose plans have drafts: whole steps, the law of
+// answers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -46,10 +47,29 @@ TEST(PairDrafts, R16ZeroLoadOfAPairIsOneRequestAlone) {
   EXPECT_NEAR(rates.token / fewer.token, 62.0 / 61, 1e-3);
 }
 
+// Under TensorRT-LLM the first token comes with the cache, and 33 steps of four tokens each follow.
+TEST(PairDrafts, R20ZeroLoadOfAPairIsOneRequestAlone) {
+  const Study study = drafting_study("trtllm", {1, 1});
+  ServiceQuestion q = question(study, kThree);
+  q.rate = 1e-3;
+  q.requests = 20;
+  q.output = 130;
+  q.prefill = PrefillQuestion{q.plan, 1, {}, 0};
+  const ServiceAnswer a = drafting_answer(study, q);
+  const PlanStepTimes times(half_of_pair(study.study), q.plan, study.sweep().search.all_reduce);
+  const double path = study.study.engine->host.path.value;
+  ASSERT_TRUE(a.load.pair);
+  EXPECT_NEAR(a.load.pair->prompt.mean, path + times.lowered(prefill_batch({{0, 2048}})).value, 1e-9);
+  EXPECT_NEAR(a.load.pair->begin.mean, 0, 1e-12);
+  double decode = 0;
+  for (int i = 0; i < 33; ++i) decode += times.lowered({{{2048 + 4 * i, 1, 1}}, {}}).value;
+  EXPECT_NEAR(mean_of(a, Latency::tpot) / (decode / 129), 1, PlanStepTimes::kMostError);
+}
+
 // TPOT of a closed loop of a pair: the steps that an answer takes by its law [P28], each of as many requests
 // as run, half through their answers.
-TEST(PairDrafts, P29TpotIsThatOfTheStepsOfItsLaw) {
-  const Study study = drafting_study();
+void expect_the_steps_of_the_law(const std::string& engine) {
+  const Study study = drafting_study(engine);
   for (const int k : {1, 3, 7}) {
     for (const int users : {1, 8, 32}) {
       SCOPED_TRACE(fmt::format("{} drafts, {} users", k, users));
@@ -73,6 +93,8 @@ TEST(PairDrafts, P29TpotIsThatOfTheStepsOfItsLaw) {
     }
   }
 }
+TEST(PairDrafts, P29TpotIsThatOfTheStepsOfItsLaw) { expect_the_steps_of_the_law("vllm"); }
+TEST(PairDrafts, P29TpotIsThatOfTheStepsOfItsLawUnderTrtllm) { expect_the_steps_of_the_law("trtllm"); }
 
 }  // namespace
 }  // namespace shardline

@@ -232,6 +232,9 @@ void expect_the_exhaustive_answer(const std::string& engine, bool drafts = false
 TEST(PairGroups, P35PruningLeavesTheAnswer) { expect_the_exhaustive_answer("sglang"); }
 TEST(PairGroups, P35PruningLeavesTheAnswerOfVllm) { expect_the_exhaustive_answer("vllm"); }
 TEST(PairGroups, P35PruningLeavesTheAnswerOfTrtllm) { expect_the_exhaustive_answer("trtllm"); }
+TEST(PairGroups, P35PruningLeavesTheAnswerOfTrtllmWithDrafts) {
+  expect_the_exhaustive_answer("trtllm", true);
+}
 TEST(PairGroups, P35PruningLeavesTheAnswerOfVllmWithDrafts) { expect_the_exhaustive_answer("vllm", true); }
 
 }  // namespace
