@@ -66,7 +66,7 @@ TEST(ServiceLaunch, P20DraftsAndTheirCapsAreTold) {
   q.requests = 2;
   q.knobs = {"max_num_tokens=1026"};
   const ServiceAnswer a = drafting_answer(study, q);
-  const Values v = told("trtllm", launch_of_service(study.study, a, "1"));
+  const Values v = told("trtllm", launch_of_service(study, a, "1"));
   EXPECT_THAT(v, Contains(Pair("speculative_config.decoding_type", "MTP")));
   EXPECT_THAT(v, Contains(Pair("speculative_config.max_draft_len", "3")));
   EXPECT_THAT(v, Contains(Pair("max_num_tokens", "1026")));
