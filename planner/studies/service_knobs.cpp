@@ -185,8 +185,8 @@ std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
 // Schedulers that are without drafts.
 std::optional<std::string> no_play_of_drafts(const Case& c) {
   if (!has_recurrence(c.model)) return std::nullopt;
-  return "its states are rolled back where a draft is rejected, and take 1 + drafts places each, which is not "
-         "played yet: sweep and plan have such drafts on average";
+  return "its states are rolled back where a draft is rejected, and take 1 + drafts places each, which is "
+         "not played yet: sweep and plan have such drafts on average";
 }
 
 }  // namespace
