@@ -248,8 +248,9 @@ struct Fields<ServedPools> {
     field("transfer_p99_s", &P::transfer_p99_s, "likewise, the 99th percentile");
     field("first_step_s", &P::first_step_s, "until the first token, mean");
     field("tokens_read", &P::tokens_read, "of a request's cache that go over links, mean");
-    field("given_up", &P::given_up,
-          "requests that waited, or whose pages were kept, longer than the engine does (SGLang, TensorRT-LLM)");
+    field(
+        "given_up", &P::given_up,
+        "requests that waited, or whose pages were kept, longer than the engine does (SGLang, TensorRT-LLM)");
     field("local_prefills", &P::local_prefills, "prompts that were computed where they were answered");
     field("prefill_time_down", &P::prefill_time_down, "of the time of replicas that prefill, 0 to 1: dead");
     field("cut_transfers", &P::cut_transfers, "hand-offs that ended with a replica before all was carried");
