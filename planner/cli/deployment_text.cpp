@@ -31,11 +31,13 @@ constexpr std::size_t kShown = 5;
 
 std::string basis_text(const api::AskedDeployment& asked, const ServiceQuestion& load) {
   const Case& c = asked.plan.study.study;
+  const auto& settings = asked.question.knobs;
+  const bool tokens = std::any_of(settings.begin(), settings.end(), says_step_tokens);
   const std::string& why = asked.plan.defaults.engine_why;
   const std::string cache = assumed_cache_text(c);
   return fmt::format("played request by request under {}{}: {}; {}{}; assumed: {}{}{}", title_of(*c.engine),
                      why.empty() ? "" : " (" + why + ")", load_text(load), weights_text(c), stored_text(c),
-                     cache, cache.empty() ? "" : ", ", assumed_text(c));
+                     cache, cache.empty() ? "" : ", ", assumed_text(c, tokens));
 }
 
 std::string answer_text(const api::AskedDeployment& asked, const DeploymentAnswer& a,

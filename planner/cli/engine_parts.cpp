@@ -20,13 +20,19 @@
 
 namespace shardline::cli {
 
-std::string assumed_text(const Case& c, std::optional<long long> step_tokens) {
+bool says_step_tokens(const std::vector<std::string>& knobs) {
+  return std::any_of(knobs.begin(), knobs.end(), [](const std::string& knob) {
+    return knob.starts_with("max_num_batched_tokens=") || knob.starts_with("chunked_prefill_size=") ||
+           knob.starts_with("max_num_tokens=");
+  });
+}
+
+std::string assumed_text(const Case& c, bool says_tokens) {
   const EngineProfile& e = *c.engine;
   std::vector<std::string> assumed = assumed_of_engine(c);
   // Of steps alone the scenario says how long they are.
-  const long long of_profile = e.tokens_of_step(c.system.device);
-  if (c.served.total() > 0 && step_tokens.value_or(of_profile) == of_profile)
-    assumed.insert(assumed.begin(), fmt::format("{} tokens a step", of_profile));
+  if (c.served.total() > 0 && !says_tokens)
+    assumed.insert(assumed.begin(), fmt::format("{} tokens a step", e.tokens_of_step(c.system.device)));
   if (e.kept.one_size())
     assumed.insert(assumed.begin(),
                    fmt::format("{} of each GPU kept for context and graphs", to_string(e.kept.fixed, 2)));

@@ -1,9 +1,9 @@
 // What an answer says of the engine that it is of.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "planner/engines/launchable.hpp"
 #include "planner/plan/case.hpp"
@@ -21,9 +21,10 @@ std::string weights_text(const Case& c);
 std::string assumed_cache_text(const Case& c);
 
 /// "CUDA graphs to 512 requests, 8192 tokens a step, no speculative decoding": what the profile of a case's
-/// engine takes for granted. Not its tokens of a step where `step_tokens`, which something else has said, are
-/// others.
-std::string assumed_text(const Case& c, std::optional<long long> step_tokens = std::nullopt);
+/// engine takes for granted; not its tokens of a step where `says_tokens`: an option has said others.
+std::string assumed_text(const Case& c, bool says_tokens = false);
+/// Whether one of the options does, as "max_num_batched_tokens=2048".
+bool says_step_tokens(const std::vector<std::string>& knobs);
 /// "steps of helix wait for the host, ...: none of the 443 measured points has such steps", of plans whose
 /// steps that decode wait for an engine's host that works beside those of the measured ones; else empty.
 std::string unmeasured_host_text(const Case& c, std::span<const Plan> plans);

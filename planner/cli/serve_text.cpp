@@ -294,17 +294,17 @@ std::string bracket_text(const ServiceAnswer& a) {
       b.low, b.high, b.plays);
 }
 
-std::string basis_text(const Case& c, const ServiceKnobs& knobs) {
+std::string basis_text(const Case& c, const std::vector<std::string>& knobs) {
   const std::string cache = assumed_cache_text(c);
   return fmt::format("{}{}; assumed: {}{}{}", weights_text(c), stored_text(c), cache,
-                     cache.empty() ? "" : ", ", assumed_text(c, knobs.step_tokens()));
+                     cache.empty() ? "" : ", ", assumed_text(c, says_step_tokens(knobs)));
 }
 
 // vLLM 0.24.0, distributed/kv_transfer/kv_connector/v1/nixl/metadata.py, compute_nixl_compatibility_hash: the
 // name of the attention backend is among what both servers compare before anything is read.
 template <class Line>
-std::string other_system_lines(const Case& prompts, const ServiceKnobs& knobs, const Case& answers,
-                               Line line) {
+std::string other_system_lines(const Case& prompts, const std::vector<std::string>& knobs,
+                               const Case& answers, Line line) {
   std::string out = line(fmt::format("of prompts: {}", basis_text(prompts, knobs)));
   const bool vllm = same_engine(prompts.engine->name, "vllm");
   if (vllm && architecture_of(prompts.system.device) != architecture_of(answers.system.device))
@@ -345,8 +345,8 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   if (!q.failures.empty()) out += line(failures_text(a));
   if (plan.dp > 1) out += line(groups_line(groups_of(a.knobs, plan)));
   const Case& c = study.study;
-  out += line(basis_text(c, a.knobs));
-  if (q.prefill && q.prefill->on) out += other_system_lines(q.prefill->on->study, *a.prefill_knobs, c, line);
+  out += line(basis_text(c, q.knobs));
+  if (q.prefill && q.prefill->on) out += other_system_lines(q.prefill->on->study, q.prefill->knobs, c, line);
   // A play of what nobody can start is told as such.
   Case starts = c;
   starts.disaggregated = c.disaggregated || (q.prefill && q.prefill->max_local == 0);

@@ -68,6 +68,7 @@ void TrtllmScheduler::extend(Id id, std::size_t blocks) {
 // So many tokens have blocks.
 void TrtllmScheduler::take_blocks(Request& r, std::uint64_t tokens) {
   const auto blocks = blocks_of(tokens) - static_cast<std::uint32_t>(r.blocks.size());
+  if (blocks == 0) return;
   if (blocks > pool_.available()) lack_blocks();
   pool_.take(blocks, r.blocks);
   r.filled.resize(r.blocks.size(), false);
