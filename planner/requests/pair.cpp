@@ -335,10 +335,18 @@ PairRun play_pair(const PlayedPool& prefill, const PlayedPool& decode, const Tra
   SL_CHECK(way != CacheWay::none && way == decode.schedulers.front()->cache_way(),
            "both pools are of engines that hand caches over in one way");
   SL_CHECK(way != CacheWay::in_turn || failures.all.empty(), "of engines whose failures are known");
-  const auto of = way == CacheWay::read   ? play_of_reads
-                  : way == CacheWay::sent ? play_of_sends
-                                          : play_of_turns;
-  return of(parts)->run(requests, step);
+  switch (way) {
+    case CacheWay::read:
+      return play_of_reads(parts)->run(requests, step);
+    case CacheWay::sent:
+      return play_of_sends(parts)->run(requests, step);
+    case CacheWay::in_turn:
+      return play_of_turns(parts)->run(requests, step);
+    case CacheWay::none:
+      break;
+  }
+  SL_CHECK(false, "every way has a play");
+  return {};
 }
 
 }  // namespace shardline

@@ -191,7 +191,7 @@ class TurnsPair : public ReadingPair {
 
   void note_parts(const PairWay& way, Seconds first) override {
     ReadingPair::note_parts(way, first);
-    if (std::max(way.there - way.prefilled, way.there - way.reads).value > PairRun::kGiven) ++out_.given_up;
+    if ((way.there - way.prefilled).value > PairRun::kGiven) ++out_.given_up;
   }
 
   Stand stand() const override { return {"blocks", "theirs", "[R21]"}; }

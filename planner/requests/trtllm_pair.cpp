@@ -66,23 +66,10 @@ void TrtllmScheduler::begin_reads() {
 // getBlockRangeForReceiving).
 void TrtllmScheduler::begin_read(Id id) {
   Request& r = requests_[id];
-  if (knobs_.enable_block_reuse) {
-    const std::size_t whole = (r.prompt - 1) / knobs_.tokens_per_block;
-    extend(id, whole);
-    pool_.find(std::span(r.chain).first(whole), r.blocks);
-    pool_.hold(r.blocks);
-  }
-  r.filled.assign(r.blocks.size(), true);
-  r.found = static_cast<std::uint32_t>(r.blocks.size()) * knobs_.tokens_per_block;
-  if (drafts()) {  // with room for the module's later passes, as of any prompt; its drafts come with its
-                   // cache
-    add_tokens(r, r.prompt + law_.drafts() - 1);
-    r.drafts = law_.drafts();
-  } else {
-    take_blocks(r, r.prompt);
-  }
+  take_text(id, r.prompt);
+  r.drafts = law_.drafts();  // which come with its cache
   r.cached = r.prompt;
-  r.began = r.stored = true;  // it is found when it leaves
+  r.stored = true;  // it is found when it leaves
   r.state = Request::State::comes;
   ++coming_;
   coming_blocks_ += blocks_of(r.prompt);

@@ -167,22 +167,32 @@ void TrtllmScheduler::pause(Id id) {
   --started_;
 }
 
-void TrtllmScheduler::begin(Id id) {
+// Blocks for the first so many tokens of its text: those that are found, whose tokens are given back, and
+// others.
+std::uint32_t TrtllmScheduler::take_text(Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
   if (knobs_.enable_block_reuse) {
-    const std::size_t whole = (r.context - 1) / knobs_.tokens_per_block;
+    const std::size_t whole = (tokens - 1) / knobs_.tokens_per_block;
     extend(id, whole);
     pool_.find(std::span(r.chain).first(whole), r.blocks);
     pool_.hold(r.blocks);
   }
   r.filled.assign(r.blocks.size(), true);
-  r.cached = static_cast<std::uint32_t>(r.blocks.size()) * knobs_.tokens_per_block;
-  if (!r.began) r.found = r.cached;
+  const auto found = static_cast<std::uint32_t>(r.blocks.size()) * knobs_.tokens_per_block;
+  if (!r.began) r.found = found;
   r.began = true;
-  ++started_;
   // num_extra_kv_tokens, for the module's later passes, and drafts that it had when it was paused.
-  if (drafts()) return add_tokens(r, r.context + law_.drafts() - 1 + r.drafts);
-  take_blocks(r, r.context);
+  if (drafts())
+    add_tokens(r, tokens + law_.drafts() - 1 + r.drafts);
+  else
+    take_blocks(r, tokens);
+  return found;
+}
+
+void TrtllmScheduler::begin(Id id) {
+  Request& r = requests_[id];
+  r.cached = take_text(id, r.context);
+  ++started_;
 }
 
 bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {

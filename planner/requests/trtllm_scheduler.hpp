@@ -163,6 +163,7 @@ class TrtllmScheduler : public Scheduler {
   static std::uint32_t cost(std::uint32_t size, std::uint32_t reusable, std::uint32_t left);
   bool held_back();
   void pause(Id id);
+  std::uint32_t take_text(Id id, std::uint32_t tokens);
   void begin(Id id);
   bool compute_prompt(const Chunk& c, std::uint32_t& budget);
   void decode_all(DecidedStep& step);

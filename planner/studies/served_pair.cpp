@@ -65,6 +65,7 @@ ReplicaGroups pair_groups(const ServiceKnobs& knobs, const Plan& plan, PairRole 
   if (std::holds_alternative<VllmKnobs>(knobs.of))
     return {count, GroupRouting::fewest, 0, count > 1 ? VllmConnected::kWave : 0};
   if (std::holds_alternative<TrtllmKnobs>(knobs.of)) return groups_of(knobs, plan);
+  SL_CHECK(std::holds_alternative<SglangKnobs>(knobs.of), "the groups of every engine's pairs are known");
   return {count, role == PairRole::prefills && count > 1 ? GroupRouting::by_room : GroupRouting::in_turn};
 }
 

@@ -13,6 +13,7 @@
 #include "tests/planner/requests/plain_links.hpp"
 #include "tests/planner/requests/plain_sglang.hpp"
 #include "tests/planner/requests/plain_sglang_decode.hpp"
+#include "tests/planner/requests/plain_steps.hpp"
 
 namespace shardline {
 
@@ -298,28 +299,7 @@ class PlainSglangPair {
   static bool any(const Launched& l) {
     return std::any_of(l.groups.begin(), l.groups.end(), [](const auto& b) { return b.has_value(); });
   }
-  // The longest of what the groups take [R10].
-  double took(const Launched& l) const {
-    const StepBatch nothing;
-    std::vector<const StepBatch*> groups;
-    std::uint32_t most = 0;
-    bool prompts = false;
-    for (const auto& b : l.groups) {
-      groups.push_back(b ? &b->work : &nothing);
-      most = std::max(most, groups.back()->decodes);
-      prompts = prompts || !groups.back()->prompts.empty();
-    }
-    Seconds out;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (groups[g]->empty()) continue;
-      StepBatch bare, bare_most;
-      bare.decodes = groups[g]->decodes;
-      bare_most.decodes = most;
-      out = std::max(out, prompts ? times_.of_group(groups, g)
-                                  : times_.of(*groups[g]) + (times_.of(bare_most) - times_.of(bare)));
-    }
-    return out.value;
-  }
+  double took(const Launched& l) const { return plain_step_of_groups(times_, l.groups); }
   // Iterations up to one that waits for a result, or to two that launch nothing, the first of which may have
   // forgotten who is done: of overlapping ones each waits for the batch of the one before.
   void go_round(std::size_t i) {

@@ -15,6 +15,7 @@
 #include "planner/requests/group_router.hpp"
 #include "planner/requests/trtllm_scheduler.hpp"
 #include "tests/planner/requests/plain_links.hpp"
+#include "tests/planner/requests/plain_steps.hpp"
 #include "tests/planner/requests/plain_trtllm.hpp"
 
 namespace shardline {
@@ -164,28 +165,7 @@ class PlainTrtllmPair {
     }
     return out;
   }
-  // The longest of what the groups take [R10].
-  double took(const Launched& l) const {
-    const StepBatch nothing;
-    std::vector<const StepBatch*> groups;
-    std::uint32_t most = 0;
-    bool prompts = false;
-    for (const auto& b : l.groups) {
-      groups.push_back(b ? &b->work : &nothing);
-      most = std::max(most, groups.back()->decodes);
-      prompts = prompts || !groups.back()->prompts.empty();
-    }
-    Seconds out;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (groups[g]->empty()) continue;
-      StepBatch bare, bare_most;
-      bare.decodes = groups[g]->decodes;
-      bare_most.decodes = most;
-      out = std::max(out, prompts ? times_.of_group(groups, g)
-                                  : times_.of(*groups[g]) + (times_.of(bare_most) - times_.of(bare)));
-    }
-    return out.value;
-  }
+  double took(const Launched& l) const { return plain_step_of_groups(times_, l.groups); }
   // Up to an iteration that waits for a result, or to two that launch nothing: in the first one may have
   // lost its blocks that another one takes in the second.
   void go_round(std::size_t i) {

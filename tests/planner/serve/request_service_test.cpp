@@ -28,15 +28,6 @@ const ToldLatency& of(const ServiceAnswer& a, Latency latency) {
   return a.load.latencies[static_cast<std::size_t>(latency)];
 }
 
-std::string fault(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
-}
-
 // With nobody beside it a request takes its prompt's step, as lowered, and then steps that decode.
 void alone(const std::string& engine) {
   const Study study = study_of_line(engine);

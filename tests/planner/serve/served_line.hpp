@@ -1,12 +1,14 @@
 // A small question of requests one by one, which tests ask in many ways.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "planner/scenario/shipped.hpp"
 #include "planner/studies/plan_answer.hpp"
 #include "planner/studies/request_service.hpp"
 #include "planner/studies/simulated_plan.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -35,6 +37,16 @@ inline ServiceQuestion question(const Study& study, const std::string& plan = "t
   q.rate = 1;
   q.requests = 400;
   return q;
+}
+
+/// What is said of what is wrong; empty: nothing.
+inline std::string fault(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
 }
 
 }  // namespace shardline

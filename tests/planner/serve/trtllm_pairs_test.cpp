@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <variant>
 
@@ -13,15 +12,6 @@ namespace shardline {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string fault(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
-}
 
 // What is not played of them, and options of a server that decodes for another; buffers hold the longest
 // prompt of the load.
