@@ -12,7 +12,9 @@
 
 namespace shardline {
 
-/// Memory is that of the most requests that were there at once, however many come.
+/// Memory is that of the most requests that were there at once, however many come. It grows in parts that
+/// stay where they are: to move half a million requests into memory twice as wide takes a tenth of a second,
+/// in which nobody asks whether to stop.
 template <class Request>
 class RequestSlots {
  public:
@@ -20,26 +22,30 @@ class RequestSlots {
 
   Id add(Request&& r) {
     if (unused_.empty()) {
-      requests_.push_back(std::move(r));
-      return static_cast<Id>(requests_.size() - 1);
+      if (end_ % kPart == 0) parts_.emplace_back().reserve(end_ == 0 ? 0 : kPart);
+      parts_.back().push_back(std::move(r));
+      return end_++;
     }
     const Id id = unused_.back();
     unused_.pop_back();
-    requests_[id] = std::move(r);
+    (*this)[id] = std::move(r);
     return id;
   }
   void forget(Id id) {
-    requests_[id] = Request{};  // {} would leave a list its memory
+    (*this)[id] = Request{};  // {} would leave a list its memory
     unused_.push_back(id);
   }
-  Request& operator[](Id id) { return requests_[id]; }
-  const Request& operator[](Id id) const { return requests_[id]; }
+  Request& operator[](Id id) { return parts_[id / kPart][id % kPart]; }
+  const Request& operator[](Id id) const { return parts_[id / kPart][id % kPart]; }
   /// Numbers are below it; those that are forgotten have a Request{}.
-  Id end() const { return static_cast<Id>(requests_.size()); }
+  Id end() const { return end_; }
 
  private:
-  std::vector<Request> requests_;
+  static constexpr Id kPart = 1024;  // the first one grows as it is filled: most plays have fewer
+
+  std::vector<std::vector<Request>> parts_;
   std::vector<Id> unused_;
+  Id end_ = 0;
 };
 
 /// Ids of requests by a number that is given in turn. A table of the most that were there at once, however

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -87,7 +88,9 @@ ClosedLoop::ClosedLoop(std::size_t users, Variate think, std::uint64_t seed, Sta
   SL_CHECK(users > 0, "a closed loop has users");
   const RandomStream streams(seed, "user");
   users_.reserve(users);
+  CancelCheck check;  // a million users are a tenth of a second
   for (std::size_t i = 0; i < users; ++i) {
+    check();
     users_.push_back({streams.at(i), 0});
     calendar_.set(calendar_.add(), Seconds(start == Start::together ? 0 : think_.draw(users_[i].stream)));
   }
