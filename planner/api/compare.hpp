@@ -111,8 +111,8 @@ struct Fields<CompareResult> {
     field("scenario", &T::scenario, "its name");
     field("question", &T::question, "what was asked");
     field("met", &T::met,
-          "whether the first plan, taken of the answer to the question of a line, meets its targets; null: "
-          "plans were named");
+          "whether the first plan meets the targets of the question of a line, which both were taken of or "
+          "named with; null: they were named, and there are none");
     field("setting", &T::setting, "what all numbers are of");
     field("plans", &T::plans, "both, in the order of the question");
     field("rows", &T::rows, "side by side; where one does not fit, memory alone");

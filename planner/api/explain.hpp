@@ -209,8 +209,8 @@ struct Fields<ExplainResult> {
     field("scenario", &T::scenario, "its name");
     field("question", &T::question, "what was asked");
     field("met", &T::met,
-          "whether the plan, taken of the answer to the question of a line, meets its targets; null: it was "
-          "named");
+          "whether the plan meets the targets of the question of a line, which it was taken of or named "
+          "with; null: it was named, and there are none");
     field("setting", &T::setting, "what all numbers are of");
     field("plan", &T::plan, "its text");
     field("fits", &T::fits, "whether it fits memory; else what comes after `misfit` is null or empty");

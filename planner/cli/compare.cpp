@@ -7,6 +7,7 @@
 #include "planner/api/convert_explain.hpp"
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/named_plans.hpp"
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -25,7 +26,10 @@ struct CompareOptions {
 };
 
 void print_lines(const std::string& text) { fmt::print("{}", wrapped(text, text_width(), "  ")); }
-void print_under(const std::string& text) { fmt::print("   {}", wrapped(text, text_width() - 3, "     ")); }
+// Nothing of an empty text.
+void print_under(const std::string& text) {
+  if (!text.empty()) fmt::print("   {}", wrapped(text, text_width() - 3, "     "));
+}
 
 std::string change(double first, double second) {
   if (!(first > 0)) return "only B";
@@ -109,18 +113,20 @@ void print_verdict(const PlanComparison& c) {
                                   : "They are not told apart, as prices may be off.");
 }
 
+void print_copies(const AskedStudy& asked, std::size_t which, const SimulatedPlan& s, const PlanTimes& t) {
+  if (asked.line && !s.misfit) print_under(kept_text(*asked.line, t));
+  print_under(share_text(asked.copies[which], s.plan.gpus()));
+}
+
 void print(const AskedStudy& asked, const PlanComparison& c) {
   const Study& study = asked.study;
-  const std::vector<long long>& copies = asked.copies;
   print_lines(study.title);
   if (!asked.miss.empty()) print_lines(asked.miss);
   fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), text_width()));
   print_plan(study, "A", c.first, c.first_times);
-  if (const std::string share = share_text(copies[0], c.first.plan.gpus()); !share.empty())
-    print_under(share);
+  print_copies(asked, 0, c.first, c.first_times);
   print_plan(study, "B", c.second, c.second_times);
-  if (const std::string share = share_text(copies[1], c.second.plan.gpus()); !share.empty())
-    print_under(share);
+  print_copies(asked, 1, c.second, c.second_times);
   print_under(what_intervals_are(study.study));
   fmt::print("\n");
   const bool prefill = study.study.batch.kind() == StepKind::prefill;
@@ -164,7 +170,7 @@ int run(const CompareOptions& o, const Provenance& made_by) {
     result.scenario = asked.name;
     result.question = {asked.scenario_text.empty() ? o.scenario : "", asked.scenario_text, o.model,
                        asked.plans};
-    result.met = asked.met;
+    result.met = asked.line ? met_by(*asked.line, c.first, c.first_times) : asked.met;
     made_by.document->set(api::to_json(result));
   }
   print_warnings(c.first.unread);

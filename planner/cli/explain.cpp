@@ -10,6 +10,7 @@
 #include "planner/api/convert_explain.hpp"
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
+#include "planner/cli/named_plans.hpp"
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/simulate_parts.hpp"
 #include "planner/cli/sweep_parts.hpp"
@@ -219,6 +220,8 @@ void print(const AskedStudy& asked, const Explanation& e) {
   fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), text_width()));
   if (e.simulated.refusal) print_lines(2, refusal_text(study.study, *e.simulated.refusal));
   print_outcome(study, e);
+  if (const std::string kept = asked.line ? kept_text(*asked.line, e.times) : ""; !kept.empty())
+    print_lines(2, kept);
   print_bottlenecks(e, time);
   print_elasticities(study, e, time);
   print_rivals(e, time);
@@ -264,7 +267,7 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
     result.scenario = asked.name;
     result.question = {asked.scenario_text.empty() ? o.scenario : "", asked.scenario_text, o.model,
                        asked.plans[0]};
-    result.met = asked.met;
+    result.met = asked.line ? met_by(*asked.line, e.simulated, e.times) : asked.met;
     made_by.document->set(api::to_json(result));
   }
   if (e.simulated.misfit) {

@@ -87,8 +87,10 @@ std::string users_of_row(const PlanAnswer& a, const PlannedPoint& p) {
   const double all = a.users_of(p);
   if (a.question.rate > 0) return fmt::format("{:.0f}", std::ceil(all));
   const auto users = static_cast<long long>(all);
-  return p.point.all_waiting() == 0 ? std::to_string(users)
-                                    : fmt::format("{} ({} wait)", users, waiting_of(a, p));
+  const std::string text = count(static_cast<std::uint64_t>(users));
+  return p.point.all_waiting() == 0
+             ? text
+             : fmt::format("{} ({} wait)", text, count(static_cast<std::uint64_t>(waiting_of(a, p))));
 }
 
 // Requests/s within the target, "to 2.52".

@@ -6,6 +6,7 @@
 
 #include "planner/api/convert_plan.hpp"
 #include "planner/cli/advice.hpp"
+#include "planner/cli/named_plans.hpp"
 #include "planner/cli/plan_miss.hpp"
 #include "planner/cli/plan_notes.hpp"
 #include "planner/scenario/asked_amounts.hpp"
@@ -69,10 +70,16 @@ AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
                          std::vector<std::string> plans, std::size_t wanted, const std::string& costs,
                          const EngineOptions& engine) {
   const PlanAnswer a = answer_of(model, line, costs, engine, plans.empty());
-  std::vector<long long> copies(plans.size(), 1);
+  std::vector<long long> copies;
   std::optional<bool> met;
   std::string miss;
-  if (plans.empty()) {
+  const bool named = !plans.empty();
+  for (std::string& text : plans) {
+    LinePlan plan = named_plan(a, text);
+    text = std::move(plan.text);
+    copies.push_back(plan.copies);
+  }
+  if (!named) {
     const std::vector<const PlannedPoint*> best = best_of(a, wanted);
     for (const PlannedPoint* p : best) {
       plans.push_back(to_string(p->point.asked()));
@@ -90,7 +97,10 @@ AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
     const Overrides others{{}, "", false, false, settings};
     return parse_scenario(kLine, text, shipped_catalogs(), others).studies.front();
   };
-  return {"plan", a.scenario, a.study, std::move(plans), std::move(copies), met, std::move(miss), with};
+  AskedStudy out{"plan", a.scenario,      a.study, std::move(plans), std::move(copies),
+                 met,    std::move(miss), with};
+  if (named) out.line = a;
+  return out;
 }
 
 }  // namespace

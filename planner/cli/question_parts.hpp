@@ -34,10 +34,11 @@ struct AskedStudy {
   std::string scenario_text;  // of a line
   Study study;
   std::vector<std::string> plans;  // that were named, else the best of the line's answer
-  std::vector<long long> copies;   // of each of these that the answer starts; 1 of those that were named
+  std::vector<long long> copies;   // of each of these that the answer starts, or that share users of a line
   std::optional<bool> met;  // of a line of which no plan was named: whether the first of these meets it
   std::string miss;         // a sentence, where one of these was taken although it misses the target
   std::function<Study(const std::vector<std::string>&)> with;  // the same question with other settings
+  std::optional<PlanAnswer> line = {};  // of which plans were named: without plans of its own
 };
 /// `wanted` plans, all named or, of a line, none. Throws UserError; also where a line has not so many.
 AskedStudy asked_study(const std::string& scenario_or_model, const QuestionOptions& line,

@@ -10,6 +10,7 @@
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/plan_notes.hpp"
+#include "planner/cli/sweep_parts.hpp"
 #include "planner/cli/terminal_parts.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/serving/served.hpp"
@@ -40,14 +41,14 @@ std::string load_text(const ServiceQuestion& q) {
   std::string out;
   const bool one = q.users == 1;
   if (q.users > 0)
-    out = fmt::format("closed loop of {} user{}, {}", q.users, one ? "" : "s",
-                      q.think > Seconds(0)
-                          ? fmt::format("who think{} for {} between an answer and the next request",
-                                        one ? "s" : "", to_string(q.think))
-                      : one ? "who begins at once"
-                            : "all of whom begin at once");
+    out = fmt::format(
+        "closed loop of {} user{}, {}", count(static_cast<std::uint64_t>(q.users)), one ? "" : "s",
+        q.think > Seconds(0) ? fmt::format("who think{} for {} between an answer and the next request",
+                                           one ? "s" : "", to_string(q.think))
+        : one                ? "who begins at once"
+                             : "all of whom begin at once");
   else if (q.rate > 0)
-    out = fmt::format("{:.4g} requests/s{}", q.rate,
+    out = fmt::format("{:.4g} request{}/s{}", q.rate, q.rate == 1 ? "" : "s",
                       q.trace.empty() ? ", by Poisson" : ", the trace's times scaled");
   else
     out = "at the trace's own times";

@@ -1,0 +1,107 @@
+#include "planner/cli/named_plans.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "planner/cli/plan_miss.hpp"
+#include "planner/cli/plan_notes.hpp"
+#include "planner/cli/sweep_parts.hpp"
+#include "planner/search/evaluate.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+// Requests of a group where as many users share so many copies; at least one.
+long long batch_of(long long users, long long copies, long long groups) {
+  const long long share = (users + copies - 1) / copies;
+  return (share + groups - 1) / groups;
+}
+
+bool names_batch(const std::string& plan) { return plan.find("batch=") != std::string::npos; }
+
+// Each target of the question with what the plan has of it.
+struct Kept {
+  std::string what;
+  Seconds is, most;
+};
+std::vector<Kept> targets_of(const PlanAnswer& a, const PlanTimes& t) {
+  const PlanQuestion& q = a.question;
+  std::vector<Kept> out;
+  const auto add = [&](const char* what, Seconds is, Seconds most) {
+    if (most > Seconds(0)) out.push_back({what, is, most});
+  };
+  if (q.prefill()) {
+    add("TTFT", t.step + (a.study.study.engine ? a.study.study.engine->host.path : Seconds(0)), q.ttft);
+    return out;
+  }
+  add(t.served() ? "TPOT" : "TTL", t.time(), q.ttl);
+  if (t.served()) add("TTFT", t.ttft, q.ttft);
+  return out;
+}
+
+}  // namespace
+
+LinePlan named_plan(const PlanAnswer& asked, const std::string& text) {
+  const PlanQuestion& q = asked.question;
+  const Plan plan = possible_plan(asked.study, text);
+  const int most = asked.defaults.most_gpus;
+  if ((q.gpus > 0 || q.nodes > 0) && plan.gpus() > most)
+    throw UserError(fmt::format("plan {} has {}: expected at most those of {}, {}", text,
+                                gpus_text(plan.gpus()), q.nodes > 0 ? "--nodes" : "--gpus", most));
+  if (q.rate > 0)
+    throw UserError(
+        {Diagnostic{{},
+                    "--rate finds plans and how many users they keep busy; of a --plan that is "
+                    "named its batch or --users says that",
+                    {fmt::format("--users in place of --rate, or shardline plan without --plan")}}});
+  if (q.users == 0 || q.prefill()) return {text, 1};
+  Plan one = plan;
+  one.batch = 1;
+  const long long groups = users_of(asked.study.study, one);
+  const int copies = std::max(1, most / plan.gpus());
+  const long long batch = batch_of(q.users, copies, groups);
+  // As many copies as have a user: nine users in shares of two are those of five copies.
+  const auto sharing = [&](long long of_copy) {
+    return std::min<long long>(copies, (q.users + of_copy - 1) / of_copy);
+  };
+  if (!names_batch(text)) {
+    const std::string with = text + (text.find(':') == std::string::npos ? ":" : ",");
+    return {with + fmt::format("batch={}", batch), sharing(batch * groups)};
+  }
+  for (long long c = 1; c <= copies; ++c) {
+    if (batch_of(q.users, c, groups) == plan.batch) return {text, sharing(plan.batch * groups)};
+  }
+  throw UserError({Diagnostic{
+      {},
+      fmt::format("plan {} has {}, and no number of copies on {} shares the {} of --users so", text,
+                  plan.batch * groups == 1
+                      ? "1 user"
+                      : count(static_cast<std::uint64_t>(plan.batch * groups)) + " users",
+                  gpus_text(most), count(static_cast<std::uint64_t>(q.users))),
+      {fmt::format("expected batch={}, which may be left out, or no --users", batch)}}});
+}
+
+std::optional<bool> met_by(const PlanAnswer& asked, const SimulatedPlan& plan, const PlanTimes& times) {
+  const std::vector<Kept> all = targets_of(asked, times);
+  if (all.empty()) return std::nullopt;
+  if (plan.misfit) return false;
+  return std::all_of(all.begin(), all.end(), [](const Kept& k) { return k.is <= k.most; });
+}
+
+std::string kept_text(const PlanAnswer& asked, const PlanTimes& times) {
+  const std::vector<Kept> all = targets_of(asked, times);
+  if (all.empty()) return "";
+  std::string missed;
+  for (const Kept& k : all) {
+    if (k.is > k.most)
+      missed += fmt::format("{}{} {}", missed.empty() ? "" : ", ", k.what, excess_text(k.is / k.most - 1));
+  }
+  const std::string target = target_text(asked.question);
+  return missed.empty() ? "keeps " + target : fmt::format("misses {}: {}", target, missed);
+}
+
+}  // namespace shardline::cli

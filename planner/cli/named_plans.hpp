@@ -1,0 +1,31 @@
+// Plans that are named beside a question of one line: which of its words are theirs, too. For explain and
+// compare.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/studies/knobs.hpp"
+#include "planner/studies/plan_answer.hpp"
+#include "planner/studies/simulated_plan.hpp"
+
+namespace shardline::cli {
+
+/// A plan that was named, with the users that it has.
+struct LinePlan {
+  std::string text;      // with a batch
+  long long copies = 1;  // on the GPUs of the question, that share its users
+};
+
+/// A plan whose text names no batch has a copy's share of the question's users, as `plan` gives it. Throws
+/// UserError where a word of the line would be lost: --gpus or --nodes of fewer GPUs than the plan has, a
+/// batch beside --users that is no copy's share of them, --rate, which finds users and does not say them.
+LinePlan named_plan(const PlanAnswer& asked, const std::string& text);
+
+/// Whether the plan is within the targets of the line; false where it does not fit, nothing without targets.
+std::optional<bool> met_by(const PlanAnswer& asked, const SimulatedPlan& plan, const PlanTimes& times);
+
+/// "keeps TPOT at most 20 ms", "misses TPOT at most 20 ms: TPOT +12 %"; empty without targets.
+std::string kept_text(const PlanAnswer& asked, const PlanTimes& times);
+
+}  // namespace shardline::cli
