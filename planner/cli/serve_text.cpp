@@ -38,8 +38,8 @@ std::string lengths_text(const ServiceQuestion& q) {
 }  // namespace
 
 std::string load_text(const ServiceQuestion& q) {
-  std::string out;
   const bool one = q.users == 1;
+  std::string out;
   if (q.users > 0)
     out = fmt::format(
         "closed loop of {} user{}, {}", count(static_cast<std::uint64_t>(q.users)), one ? "" : "s",

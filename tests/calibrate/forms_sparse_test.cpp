@@ -110,7 +110,18 @@ TEST(FormsSparseFit, H71ABlockInDecode) {
   }
   expect_prediction(kSparseDecodeForm,
                     {"deepseek-v3.2", "indexer", "fp8", "fp8_block", "dsa_indexer_flashmla_kv"}, shapes,
-                    {78, 240, 0.83, 0.8, 12, 0.43, 0.7, 0.19, 2, 0.58, 1.5});
+                    {78, 240, 0.83, 0.8, 12, 0.43, 0.7, 0.19, 2, 0.58, 1.5, 5});
+}
+
+// Of a step whose rows sort flat scores what each comparison takes is found, too.
+TEST(FormsSparseFit, H71SortingOfFlatScores) {
+  Shapes shapes;
+  for (double batch = 1; batch <= 256; batch *= 2) {
+    for (double keys = 512; keys <= 1 << 16; keys *= 1.5) shapes.push_back({batch, std::round(keys), 64});
+  }
+  expect_prediction(kSparseDecodeForm,
+                    {"deepseek-v4-flash", "csa", "fp8", "fp8_block", "DeepseekV4TrtllmAttention"}, shapes,
+                    {60, 40, 0.7, 0.6, 5, 0.3, 0.7, 0.8, 9, 0.4, 1.4, 13});
 }
 
 }  // namespace

@@ -291,5 +291,66 @@ TEST(SparseModules, H72RowsWithFewKeysSelectNone) {
               1e-9);
 }
 
+const Words kFlash{"deepseek-v4-flash", "csa", "fp8", "fp8_block", "FLASHMLA_SPARSE_DSV4"},
+    kFlashOfTensorRt{"deepseek-v4-flash", "csa", "fp8", "fp8_block", "DeepseekV4TrtllmAttention"},
+    kFlashOfSglang{"deepseek-v4-flash", "csa", "fp8", "fp8_block", "compressed_flashmla"};
+
+// Scores of the tables are all alike: of 512 to 2,048 rows each is compared with each, by 512 threads.
+TEST(SparseModules, H71FlatScoresOfFewCandidatesAreSorted) {
+  const std::vector<double> p = with(kSparseDecodeForm, {{"sort", 10}, {"per_sm", 1}});
+  const auto sorting = [&](const Words& words, double batch, double tokens) {
+    return sparse_decode_parts(Shape{batch, tokens, 64}, context_of(kSparseDecodeForm, words), p).sorting;
+  };
+  EXPECT_EQ(sorting(kFlashOfTensorRt, 1, 4 * 512), 0);                           // all are chosen
+  EXPECT_DOUBLE_EQ(sorting(kFlashOfTensorRt, 1, 4 * 600), 600 * 2 * 10e-9);      // two turns of 512 threads
+  EXPECT_DOUBLE_EQ(sorting(kFlashOfTensorRt, 1, 4 * 1024), 1024 * 2 * 10e-9);    // just two
+  EXPECT_DOUBLE_EQ(sorting(kFlashOfTensorRt, 264, 4 * 2048), 2048 * 4 * 20e-9);  // 132 SMs, twice
+  EXPECT_EQ(sorting(kFlashOfTensorRt, 1, 4 * 2050), 0);                          // told apart by further bits
+  // Of 2,048 that DSA chooses, and the token that is computed, all but one are in a bin.
+  const Words dsa{"deepseek-v3.2", "indexer", "bf16", "fp8_block", "default"};
+  EXPECT_EQ(sorting(dsa, 1, 2047), 0);
+  EXPECT_DOUBLE_EQ(sorting(dsa, 1, 2048), 2048 * 4 * 10e-9);
+  EXPECT_EQ(sorting(dsa, 1, 2049), 0);
+  EXPECT_EQ(sorting(kV32, 1, 2048), 0);
+  EXPECT_EQ(sorting(kFlash, 1, 4 * 1024), 0);  // vLLM decodes by another kernel
+  EXPECT_EQ(sorting(kFlashOfSglang, 1, 4 * 1024), 0);
+}
+
+TEST(SparseModules, H72FlatScoresOfFewCandidatesAreSorted) {
+  const std::vector<double> p = with(kSparsePrefillForm, {{"sort", 10}, {"per_sm", 1}});
+  const auto parts = [&](const Words& words, const Shape& x) {
+    return sparse_prefill_parts(x, context_of(kSparsePrefillForm, words), p);
+  };
+  EXPECT_EQ(parts(kFlash, {1, 2048, 0, 64}).sorting, 0);
+  EXPECT_EQ(parts(kFlash, {1, 1024, 8192, 64}).sorting, 0);
+  EXPECT_EQ(parts(kFlashOfSglang, {1, 1024, 4096, 64}).sorting, 0);
+  EXPECT_EQ(parts(kV32, {1, 8192, 0, 64}).sorting, 0);  // chooses 2,048
+  // A second way: each row by itself, of all that choose; per row as many as the SMs take at once.
+  for (const Shape& x : {Shape{1, 4096, 4096, 64}, Shape{2, 8192, 2048, 64}, Shape{4, 3000, 0, 64},
+                         Shape{64, 512, 7000, 64}}) {
+    double turns = 0, choosing = 0;
+    for (double row = 0; row < x[1]; row += 0.25) {
+      const double n = (x[2] + row + 0.125) / 4;
+      if (n <= 512) continue;
+      choosing += 0.25;
+      if (n <= 2048) turns += 0.25 * n * std::ceil(n / 512);
+    }
+    for (const Words& words : {kFlash, kFlashOfTensorRt})
+      EXPECT_NEAR(parts(words, x).sorting, 10e-9 * turns / choosing * std::max(1.0, x[0] * choosing / 132),
+                  1e-3 * parts(words, x).sorting);
+  }
+}
+
+// What no model's scores take is in no price: parts that ops are priced by are as without.
+TEST(SparseModules, H72SortingIsInNoOtherPart) {
+  const FormContext c = context_of(kSparsePrefillForm, kFlash);
+  const Shape x{1, 4096, 4096, 64};
+  const SparseParts a = sparse_prefill_parts(x, c, with(kSparsePrefillForm, {{"sort", 10}})),
+                    b = sparse_prefill_parts(x, c, with(kSparsePrefillForm, {{"sort", 20}}));
+  EXPECT_EQ(a.top_k, b.top_k);
+  EXPECT_DOUBLE_EQ(a.device() - a.sorting, b.device() - b.sorting);
+  EXPECT_GT(a.sorting, 0);
+}
+
 }  // namespace
 }  // namespace shardline

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/forms/sparse_models.hpp"
@@ -16,8 +17,19 @@ constexpr const char* kWords[] = {"model", "layer", "dtype_kv", "dtype_gemm", "k
 constexpr double kTileHeads = 64;  // of a thread block of an absorbed kernel, filled or not
 constexpr double kPaddedRows = 2048;
 
-// variant: the layer's place among all; the peak of attention, which is BF16's; bytes of a row of the cache.
-enum : std::size_t { kLayer, kAttendPeak, kRowBytes };
+// variant: the layer's place among all; the peak of attention, which is BF16's; bytes of a row of the cache;
+// 1 where flat scores are sorted.
+enum : std::size_t { kLayer, kAttendPeak, kRowBytes, kSorts };
+
+// Candidates that share a bin of a kernel's histogram with the last one chosen are compared each with each by
+// a block of so many threads, if there are no more than so many; more are told apart by further bits. Scores
+// that lie flat share one bin, all of them. vLLM and TensorRT-LLM have one such kernel for prompts
+// (vllm-project/vllm 030ea52effcb, csrc/libtorch_stable/sampler.cu, topKPerRowJob: insertionSort;
+// NVIDIA/TensorRT-LLM 8dffabc596c0, cpp/tensorrt_llm/kernels/indexerTopK.cu), TensorRT-LLM for steps that
+// decode, too.
+constexpr double kSortThreads = 512, kSorted = 2048;
+constexpr std::string_view kTensorRt = "DeepseekV4TrtllmAttention", kVllm = "FLASHMLA_SPARSE_DSV4",
+                           kTensorRtDsa = "default";
 
 const SparseLayer& layer(const FormContext& c) {
   return sparse_layers()[static_cast<std::size_t>(c.variant[kLayer])];
@@ -30,7 +42,7 @@ double row_bytes(const SparseLayer& l, bool fp8) {
   return l.width * (fp8 ? 1 : 2);
 }
 
-bool context(std::span<const std::string> words, const System& system, FormContext& out) {
+bool context_of(std::span<const std::string> words, const System& system, bool sorts, FormContext& out) {
   const SparseLayer* const l = find_sparse_layer(words[0], words[1]);
   if (l == nullptr) return false;
   out = form_context(system, words[3] == "bf16"    ? Dtype::bf16
@@ -40,6 +52,7 @@ bool context(std::span<const std::string> words, const System& system, FormConte
   out.variant[kLayer] = static_cast<double>(l - sparse_layers().data());
   out.variant[kAttendPeak] = form_context(system, Dtype::bf16).flops;
   out.variant[kRowBytes] = row_bytes(*l, words[2] == "fp8");
+  out.variant[kSorts] = sorts ? 1 : 0;
   return out.flops > 0 && out.variant[kAttendPeak] > 0;
 }
 bool covers(std::span<const double>) { return true; }
@@ -69,6 +82,17 @@ double mean_of_least(double from, double count, double ratio, double most) {
   return full * most + (1 - full) * (first + most) / 2;
 }
 
+// Comparisons of a thread that sorts n candidates, n ceil(n / kSortThreads), over a row for each number of
+// them in (from, to]: their integral, of those up to kSorted.
+double comparisons(double from, double to) {
+  double out = 0;
+  for (double turns = 1; turns * kSortThreads <= kSorted; ++turns) {
+    const double a = std::max(from, (turns - 1) * kSortThreads), b = std::min(to, turns * kSortThreads);
+    if (b > a) out += turns * (b * b - a * a) / 2;
+  }
+  return out;
+}
+
 // Rows that a kernel goes through: of those that a query may select a part `pad` is not there, and read all
 // the same.
 double padded(const SparseLayer& l, double attended, double pad) {
@@ -76,9 +100,25 @@ double padded(const SparseLayer& l, double attended, double pad) {
 }
 
 namespace decode {
+bool context(std::span<const std::string> words, const System& system, FormContext& out) {
+  return context_of(words, system, words[4] == kTensorRt || words[4] == kTensorRtDsa, out);
+}
 enum : std::size_t { kBatch, kKeys, kHeads };
 constexpr const char* kNumbers[] = {"batch", "kv_len", "heads_local"};
-enum : std::size_t { kT0, kRow, kWeights, kGemm, kBlock, kAttend, kPad, kKey, kSelect, kIndex, kPerSm };
+enum : std::size_t {
+  kT0,
+  kRow,
+  kWeights,
+  kGemm,
+  kBlock,
+  kAttend,
+  kPad,
+  kKey,
+  kSelect,
+  kIndex,
+  kPerSm,
+  kSort
+};
 constexpr FormParameter kParameters[] = {
     {"t0", "us", 1, 60, 400},                         // of all kernels but the products and attention
     {"row", "ns", 0.01, 100, 2e4},                    // of a request in them
@@ -91,6 +131,7 @@ constexpr FormParameter kParameters[] = {
     {"select", "us", 0.01, 3, 60},                    // of its start
     {"e_index", "1", 0.02, 0.6, kDecodeMemoryShare},  // of the HBM peak, where keys are scored
     {"per_sm", "1", 0.5, 1.5, 4},                     // thread blocks that select which an SM has at once
+    {"sort", "ns", 0.01, 5, 100},                     // of a comparison of a thread that sorts
 };
 constexpr FormAxis kAxes[] = {{"requests", 1.5, 1.5}, {"keys", 2, 2}, {"heads", 1.5, 1.5}};
 
@@ -117,6 +158,9 @@ void coordinates(std::span<const double> x, const FormContext&, double* out) {
 }  // namespace decode
 
 namespace prefill {
+bool context(std::span<const std::string> words, const System& system, FormContext& out) {
+  return context_of(words, system, words[4] == kTensorRt || words[4] == kVllm, out);
+}
 enum : std::size_t { kBatch, kNew, kCached, kHeads };
 constexpr const char* kNumbers[] = {"batch", "seq_q", "kv_cached", "heads_local"};
 enum : std::size_t {
@@ -134,7 +178,8 @@ enum : std::size_t {
   kGather,
   kScores,
   kRebuild,
-  kRebuildRequest
+  kRebuildRequest,
+  kSort
 };
 constexpr FormParameter kParameters[] = {
     {"host", "us", 0.1, 200, 5000},     // to launch the kernels one by one
@@ -152,6 +197,7 @@ constexpr FormParameter kParameters[] = {
     {"e_scores", "1", 0.05, 1, 1e4},    // of the HBM peak, a matrix of all rows and all requests' keys
     {"rebuild", "us", 0.1, 300, 5000},  // of the host, beyond kOneTiming: to rebuild a step's metadata
     {"rebuild_request", "us", 0.01, 20, 500},  // the same of a request
+    {"sort", "ns", 0.01, 5, 100},              // of a comparison of a thread that sorts
 };
 constexpr FormAxis kAxes[] = {{"rows", 2, 2}, {"keys", 2, 2}, {"heads", 2, 2}};
 
@@ -220,8 +266,13 @@ SparseParts sparse_decode_parts(std::span<const double> x, const FormContext& c,
                  bytes / (kDecodeMemoryShare * c.bandwidth));
   if (l.index_heads == 0) return out;
   out.index = x[kBatch] * held * l.index_bytes / (p[kIndex] * c.bandwidth);
-  if (held > l.selected)
-    out.top_k = (p[kSelect] * 1e-6 + p[kKey] * 1e-9 * held) * std::max(1.0, x[kBatch] / (p[kPerSm] * c.sms));
+  const double waves = std::max(1.0, x[kBatch] / (p[kPerSm] * c.sms));
+  if (held > l.selected) out.top_k = (p[kSelect] * 1e-6 + p[kKey] * 1e-9 * held) * waves;
+  // With the token that is computed; where there is one more than are sorted all of them are seldom in one
+  // bin.
+  const double candidates = std::floor((x[kKeys] + 1) / l.ratio), sorted = std::min(candidates, kSorted);
+  if (c.variant[kSorts] > 0 && candidates > l.selected && candidates <= kSorted + 1)
+    out.sorting = p[kSort] * 1e-9 * sorted * std::ceil(sorted / kSortThreads) * waves;
   return out;
 }
 
@@ -246,16 +297,20 @@ SparseParts sparse_prefill_parts(std::span<const double> x, const FormContext& c
   if (last > l.selected) {
     const double selecting = all * std::min(1.0, (last - l.selected) / (last - first));
     const double mean = (std::max(first, l.selected) + last) / 2;
-    out.top_k = (p[kSelect] * 1e-6 + p[kKey] * 1e-9 * mean) * std::max(1.0, selecting / (p[kPerSm] * c.sms));
+    const double turns = std::max(1.0, selecting / (p[kPerSm] * c.sms));
+    out.top_k = (p[kSelect] * 1e-6 + p[kKey] * 1e-9 * mean) * turns;
+    const double least = std::max(first, l.selected);
+    if (c.variant[kSorts] > 0)
+      out.sorting = p[kSort] * 1e-9 * comparisons(least, last) / (last - least) * turns;
   }
   return out;
 }
 
 const Form kSparseDecodeForm{"sparse_decode",     "H71",         decode::kNumbers, kWords,
-                             decode::kParameters, decode::kAxes, context,          covers,
+                             decode::kParameters, decode::kAxes, decode::context,  covers,
                              decode::seconds,     decode::work,  decode::traffic,  decode::coordinates};
 const Form kSparsePrefillForm{"sparse_prefill",     "H72",          prefill::kNumbers, kWords,
-                              prefill::kParameters, prefill::kAxes, context,           covers,
+                              prefill::kParameters, prefill::kAxes, prefill::context,  covers,
                               prefill::seconds,     prefill::work,  prefill::traffic,  prefill::coordinates};
 
 }  // namespace shardline

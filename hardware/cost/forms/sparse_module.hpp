@@ -9,9 +9,11 @@ namespace shardline {
 
 /// Seconds on the device. projections: all products with weights. index: scores of all keys. top_k: the rows
 /// with the highest ones. attend: to these and to the window. rest: norms, rotation, cache writes, launches.
+/// sorting: what top_k takes more on scores that lie flat, as those of the tables do and no model's: of rows
+/// that were measured, and in no price.
 struct SparseParts {
-  double projections = 0, index = 0, top_k = 0, attend = 0, rest = 0;
-  double device() const { return projections + index + top_k + attend + rest; }
+  double projections = 0, index = 0, top_k = 0, attend = 0, rest = 0, sorting = 0;
+  double device() const { return projections + index + top_k + attend + rest + sorting; }
 };
 
 /// What of a block a rank does that has a part of the cache. Negative: all of it.
