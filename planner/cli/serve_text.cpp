@@ -74,16 +74,22 @@ std::string policy_text(const ServiceKnobs& knobs) {
   return "";
 }
 
+// [R23] "" of a model without states.
+std::string slots_text(const ServiceKnobs& knobs) {
+  const auto* k = std::get_if<TrtllmKnobs>(&knobs.of);
+  if (k == nullptr || k->state_slots == 0) return "";
+  return fmt::format(", {} slots for states of a request (one pads CUDA graphs)", k->state_slots);
+}
+
 }  // namespace
 
 std::string engine_line(const Study& study, const ServiceKnobs& k) {
   const EngineProfile& e = *study.study.engine;
   return fmt::format(
-      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV, {} tokens of a request at most, "
-      "prefix "
-      "cache {}",
+      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV{}, {} tokens of a request at most, "
+      "prefix cache {}",
       e.title, e.version, policy_text(k), k.step_tokens(), k.requests(), k.blocks(),
-      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), k.longest(),
+      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), slots_text(k), k.longest(),
       k.finds() ? "on" : "off");
 }
 
