@@ -57,39 +57,6 @@ std::string load_text(const ServiceQuestion& q) {
 
 namespace {
 
-// How the engine's steps differ from vLLM's.
-std::string policy_text(const ServiceKnobs& knobs) {
-  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
-    return k->enable_mixed_chunk ? "prompts beside decoding requests, "
-                                 : "prompts before decoding requests, ";
-  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) {
-    switch (k->capacity_scheduler_policy) {
-      case TrtllmPolicy::guaranteed_no_evict:
-        return "GUARANTEED_NO_EVICT, ";
-      case TrtllmPolicy::max_utilization:
-        return "MAX_UTILIZATION, ";
-      case TrtllmPolicy::static_batch:
-        return "STATIC_BATCH, ";
-    }
-  }
-  return "";
-}
-
-}  // namespace
-
-std::string engine_line(const Study& study, const ServiceKnobs& k) {
-  const EngineProfile& e = *study.study.engine;
-  return fmt::format(
-      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV, {} tokens of a request at most, "
-      "prefix "
-      "cache {}",
-      e.title, e.version, policy_text(k), k.step_tokens(), k.requests(), k.blocks(),
-      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), k.longest(),
-      k.finds() ? "on" : "off");
-}
-
-namespace {
-
 // How many engines one replica is, and who comes to which.
 std::string groups_line(const ReplicaGroups& groups) {
   return fmt::format(

@@ -56,6 +56,12 @@ double cache_part(const Server& s) {
 void put_memory(const Server& s, LaunchOptions& o) {
   if (!kv_name(s).empty()) put(o, "kv_cache_config.dtype", kv_name(s));
   put(o, "kv_cache_config.free_gpu_memory_fraction", fmt::format("{}", cache_part(s)));
+  // With reuse, its default, a state is saved of each mamba_state_cache_interval tokens (256), which takes
+  // most of the memory for caches: of Nemotron 3 Super on TP 8 a token's part of one is 83 KB beside 4 KB of
+  // keys and values (_torch/pyexecutor/mamba_cache_manager.py, CppMambaHybridCacheManager.
+  // get_cache_size_per_token, near v1.3.0rc20). Plans have a state of each request [P30], as the engine has
+  // without: max_batch_size of them, and tokens in the rest.
+  if (has_recurrence(s.study.model)) put(o, "kv_cache_config.enable_block_reuse", "false");
 }
 
 // States of layers without a cache of tokens move by NIXL through the transceiver in Python alone, and that
@@ -66,7 +72,6 @@ void put_memory(const Server& s, LaunchOptions& o) {
 void put_states(const Server& s, LaunchOptions& o) {
   if (!has_recurrence(s.study.model) || s.with_helix) return;
   put(o, "cache_transceiver_config.transceiver_runtime", "PYTHON");
-  put(o, "kv_cache_config.enable_block_reuse", "false");
 }
 
 // A half's caches move by the transceiver, whose buffer holds the longest prompt. Both have blocks of one

@@ -1,5 +1,6 @@
 // Which requests fit TensorRT-LLM's cache, and in what parts their prompts fit a step.
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <unordered_map>
 
@@ -51,6 +52,32 @@ bool TrtllmScheduler::better_skipped(Id id) {
   return !about_.insert(*f.fresh).second;
 }
 
+// [R23] Slots of states that nobody has: one pads CUDA graphs.
+std::int64_t TrtllmScheduler::free_slots() const {
+  if (knobs_.state_slots == 0) return std::numeric_limits<std::int64_t>::max();
+  return std::int64_t{knobs_.state_slots} - 1 - static_cast<std::int64_t>(started_);
+}
+
+void TrtllmScheduler::require_states_played() const {
+  if (knobs_.state_slots == 0) return;
+  SL_CHECK(knobs_.state_slots > 1 && role_ == PairRole::none && !drafts(),
+           "a request has a slot beside the one of padding, and states are of one server without drafts");
+  if (knobs_.enable_block_reuse)
+    throw UserError(
+        {Diagnostic{{},
+                    "enable_block_reuse=true beside layers that keep states saves one of each "
+                    "mamba_state_cache_interval tokens of every prompt, which is not played yet",
+                    {"enable_block_reuse=false, as launch files say it: memory then has a state of each of "
+                     "max_batch_size requests, and blocks"}}});
+  if (knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization)
+    throw UserError({Diagnostic{
+        {},
+        "capacity_scheduler_policy=MAX_UTILIZATION beside layers that keep states counts slots of them by "
+        "the tokens of prompts and answers (getNeededBlocksOneStep has no rule for states), which is not "
+        "played yet",
+        {"GUARANTEED_NO_EVICT, the engine's default, or STATIC_BATCH"}}});
+}
+
 // Blocks that it lacks for its whole answer: fewer than none where drafts behind the end have some.
 std::int64_t TrtllmScheduler::to_completion(Id id) {
   const Request& r = requests_[id];
@@ -83,6 +110,7 @@ void TrtllmScheduler::fit_no_evict() {
     available -= to_completion(id);
   }
   if (is_static && fitting_.size() + coming_ > 0) return;
+  std::int64_t slots = free_slots();
   // [R21] The first that does not fit ends its own list alone.
   for (const Id id : asking) {
     const std::uint32_t needed = to_completion(id);
@@ -93,10 +121,11 @@ void TrtllmScheduler::fit_no_evict() {
   for (const Id id : pending) {
     if (!is_static && better_skipped(id)) continue;
     if (fitting_.size() >= knobs_.max_batch_size) break;
-    const std::int64_t needed = to_completion(id);
-    if (needed > available) break;
+    const std::int64_t needed = to_completion(id), states = requests_[id].first_chunk() ? 1 : 0;
+    if (needed > available || states > slots) break;
     fitting_.push_back(id);
     available -= needed;
+    slots -= states;
   }
 }
 

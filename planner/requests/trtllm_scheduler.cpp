@@ -24,6 +24,7 @@ TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role, DraftL
                     std::to_string(knobs.tokens_per_block) + " tokens, of which parts of prompts are made");
   }
   require_room_for_drafts();
+  require_states_played();
 }
 
 std::uint32_t TrtllmScheduler::blocks_of(std::uint64_t tokens) const {

@@ -47,6 +47,9 @@ struct TrtllmKnobs {
   // Of a server that decodes for another [R21]: tokens of prompts that are read at once, a longer one alone.
   std::uint32_t max_tokens_in_buffer = 0;  // 0: any number
   bool reads_found = false;  // what is found here is read, too [the other server's reuse is off]
+  // [R23] Of a model whose layers keep states: one of each request that has begun, and one that pads CUDA
+  // graphs, as the engine has max_batch_size + 1 of them.
+  std::uint32_t state_slots = 0;  // 0: there are no states
 };
 
 /// The scheduler of TensorRT-LLM's PyTorch backend [R9]: which of the active requests fit the cache
@@ -100,7 +103,8 @@ class TrtllmScheduler : public Scheduler {
     bool first_chunk() const { return state == State::context && blocks.empty(); }
   };
 
-  /// Throws UserError where max_seq_len does not fit all blocks, or a request's drafts do not fit a step.
+  /// Throws UserError where max_seq_len does not fit all blocks, a request's drafts do not fit a step, or
+  /// options beside states are not played.
   explicit TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role = PairRole::none, DraftLaw law = {});
   TrtllmScheduler(const TrtllmKnobs& knobs, DraftLaw law)
       : TrtllmScheduler(knobs, PairRole::none, std::move(law)) {}
@@ -155,6 +159,8 @@ class TrtllmScheduler : public Scheduler {
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
   std::int64_t next_blocks(Id id);
+  void require_states_played() const;
+  std::int64_t free_slots() const;
   void fit_no_evict();
   void fit_max_utilization();
   void choose();

@@ -278,6 +278,9 @@ bool unlike(const std::vector<PagedKind>& kinds) {
 long long state_places(const Case& c, const Plan& p) {
   if (!has_recurrence(c.model)) return 0;
   const long long requests = sequences(c, p);
+  // TensorRT-LLM: of each of max_batch_size requests, in stages of as many for each of these (1.3.0rc20,
+  // pyexecutor/mamba_cache_manager.py, CppMambaHybridCacheManager.get_cache_size_per_token, without reuse of
+  // blocks, which launch files turn off); launch files name the requests of the plan.
   if (!c.engine || !c.engine->pools.states.told) return requests;
   if (only_answers(c)) return requests + arriving(requests);  // disaggregation/decode.py:183
   const StateCaches& s = c.engine->pools.states;

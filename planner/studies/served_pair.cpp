@@ -205,12 +205,16 @@ void require_noticed(const Case& c, const ServiceKnobs& decode, const std::vecto
                                 {"expected it beside " + argument_name("failure") + " \"prefill 0 at 60 s\"" +
                                  ", or leave it out"}}});
   if (!failures.empty() && same_engine(c.engine->name, "trtllm"))
-    throw UserError({Diagnostic{{},
-                                fmt::format("{} \"{}\": what becomes of hand-offs of TensorRT-LLM's servers "
-                                            "that die is not played yet",
-                                            argument_name("failure"), to_string(failures.front())),
-                                {argument_given("engine", "vllm") + " and " +
-                                 argument_given("engine", "sglang") + " play it, and one pool does"}}});
+    throw UserError(
+        {Diagnostic{{},
+                    fmt::format("{} \"{}\": TensorRT-LLM has no rule for what a server of a pair that "
+                                "dies leaves behind: its front asks the same server again and then "
+                                "answers with an error, and a hand-off under way cannot be cancelled "
+                                "on the other side, so that those behind it may wait for ever "
+                                "([R21])",
+                                argument_name("failure"), to_string(failures.front())),
+                    {argument_given("engine", "vllm") + " and " + argument_given("engine", "sglang") +
+                     " have one, and so has one pool"}}});
   constexpr double kLeast = PairRun::kHealthMisses * PairRun::kHealthBeat;
   for (const ReplicaFailure& f : failures) {
     if (!halves_apart(c) || f.pool != ReplicaPool::prefill || (f.up - f.down).value >= kLeast) continue;

@@ -18,6 +18,8 @@
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/draft_caps.hpp"
 #include "planner/studies/knob_tables.hpp"
+#include "planner/studies/service_room.hpp"
+#include "planner/studies/trtllm_knobs.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
@@ -31,12 +33,12 @@ double cache_bytes(Case c, const Plan& plan, long long tokens) {
   return memory_use(c, plan).kv.value;
 }
 
-// Blocks of so many tokens for requests of `mean` tokens each. What a layer keeps whatever a request's length
-// (a window's, a state) is set aside for as many requests as fit, and what it keeps of steps under way once.
-// There are CUDA graphs of as many requests as the engine has any for, of the `requests` that it may run.
-std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
-                        long long mean) {
-  const long long far = std::max<long long>(1 << 20, 4LL * block);
+}  // namespace
+
+// What a layer keeps of steps under way is set aside once. There are CUDA graphs of as many requests as the
+// engine has any for, of the `requests` that it may run.
+CacheRoom cache_room(const Case& c, const Plan& plan, std::uint32_t requests, long long mean) {
+  constexpr long long far = 1 << 20;
   const double one_far = cache_bytes(c, plan, far);
   const double token = (cache_bytes(c, plan, 2 * far) - one_far) / static_cast<double>(far);
   Plan two = plan;
@@ -51,14 +53,26 @@ std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, st
   server.requests = std::min<long long>(requests, c.engine->graphs.empty() ? 0 : c.engine->graphs.back());
   const double room =
       c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, server).value - once;
-  const double each = token * static_cast<double>(mean) + fixed;
-  if (room < each) return 0;
-  const double left = room - std::floor(room / each) * fixed;
-  const double blocks = std::floor(left / (token * block));
-  return static_cast<std::uint32_t>(std::min(blocks, 4e9));
+  return {room, token, fixed, token * static_cast<double>(mean) + fixed};
 }
 
-// A block lies on all ranks that share its cache, in as many tokens each.
+std::uint32_t blocks_beside(const CacheRoom& r, std::uint32_t block, double requests) {
+  const double blocks = std::floor((r.room - requests * r.fixed) / (r.token * block));
+  return static_cast<std::uint32_t>(std::clamp(blocks, 0.0, 4e9));
+}
+
+namespace {
+
+// Blocks of so many tokens for requests of `mean` tokens each. What a layer keeps whatever a request's length
+// (a window's, a state) is set aside for as many requests as fit.
+std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
+                        long long mean) {
+  const CacheRoom r = cache_room(c, plan, requests, mean);
+  return r.room < r.each ? 0 : blocks_beside(r, block, std::floor(r.room / r.each));
+}
+
+}  // namespace
+
 int sharers_of(const Case& c, const Plan& plan) {
   int sharers = 1;
   for (const Attention& a : c.model.attentions) {
@@ -76,7 +90,6 @@ std::uint32_t on_sharers(std::uint32_t block, int sharers) {
   return all;
 }
 
-// What memory has room for, in blocks; throws where no request has room.
 std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
                               long long mean_tokens) {
   const std::uint32_t blocks = blocks_of(c, plan, block, requests, mean_tokens);
@@ -88,12 +101,13 @@ std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t blo
                               misfit ? *misfit : "no request has room for its KV"));
 }
 
-// As launch files say it: the longest request that there may be, the model's own limit or what fits.
 std::uint32_t longest_of(const Case& c, std::uint64_t held, long long mean_tokens) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(
       {held, static_cast<std::uint64_t>(std::max(c.model.max_context, c.any_context ? mean_tokens : 0LL)),
        1U << 30}));
 }
+
+namespace {
 
 // What the server's options are to one of its attention groups (sgl-project/sglang at 49e384ce9d,
 // server_args.py, `_handle_data_parallelism`: tokens and conservativeness; model_executor/
@@ -136,28 +150,11 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   return knobs;
 }
 
-TrtllmKnobs trtllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                         long long mean_tokens, const KnobsGiven& given) {
-  TrtllmKnobs knobs;
-  knobs.max_num_tokens = static_cast<std::uint32_t>(c.engine->tokens_of_step(c.system.device));
-  knobs.disable_overlap_scheduler = waits_for_host(c, plan);
-  knobs.enable_chunked_prefill = true;  // as launch files say it, the engine's own default being false
-  knobs.blocks = knobs.max_seq_len = 0;
-  set_knobs(knobs, overrides, given);
-  knobs.max_batch_size = std::min(knobs.max_batch_size, verified_at_once(knobs, plan));
-  knobs.tokens_per_block = on_sharers(knobs.tokens_per_block, sharers_of(c, plan));
-  if (knobs.blocks == 0)
-    knobs.blocks = blocks_that_fit(c, plan, knobs.tokens_per_block, knobs.max_batch_size, mean_tokens);
-  if (knobs.max_seq_len == 0)
-    knobs.max_seq_len = longest_of(c, std::uint64_t{knobs.blocks} * knobs.tokens_per_block, mean_tokens);
-  return knobs;
-}
-
 // Caches of several kinds have pages of their own for each in these engines, and rules of their own.
 std::optional<std::string> several_caches(const Case& c) {
   if (same_engine(c.engine->name, "vllm")) return std::nullopt;
   for (const Attention& a : c.model.attentions) {
-    if (a.recurrent())
+    if (a.recurrent() && !same_engine(c.engine->name, "trtllm"))
       return fmt::format("{} keeps states of requests in a pool of their own, which is not played yet",
                          c.engine->title);
     if (a.reach.local() && !c.engine->pools.keeps_windows_whole(c.model.architecture))
@@ -362,6 +359,7 @@ std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const Servic
   std::vector<Diagnostic> out;
   if (plan.batch != 1) out.push_back(unplayed_batch(plan, knobs));
   note_draft_caps(plan, knobs, out);
+  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) note_states(c, plan, *k, out);
   const std::string off = not_ahead(knobs);
   if (!off.empty() && !waits_for_host(c, plan)) {
     const StepHost& host = c.system.host;

@@ -65,6 +65,7 @@ class PlainTrtllmDrafts : public Scheduler, private PlainTrtllmEngine {
     return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
   }
   const BlockPool& pool() const { return pool_; }
+  const BlockPool& states() const { return states_; }
 
   const StepBatch& front() const override {
     work_ = {};

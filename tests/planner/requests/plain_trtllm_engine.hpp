@@ -20,7 +20,11 @@ namespace shardline {
 class PlainTrtllmEngine {
  protected:
   explicit PlainTrtllmEngine(const TrtllmKnobs& knobs)
-      : k_(knobs), pool_(knobs.blocks, knobs.enable_block_reuse) {}
+      : k_(knobs),
+        pool_(knobs.blocks, knobs.enable_block_reuse),
+        states_(std::max(1U, knobs.state_slots), false) {
+    if (has_states()) states_.take(1, padding_);  // CUDA_GRAPH_DUMMY_REQUEST_ID
+  }
 
   enum class State : std::uint8_t { context_init, in_progress, to_complete, complete };
   struct Req {
@@ -36,6 +40,8 @@ class PlainTrtllmEngine {
     bool began = false, seq = false;
     std::int64_t seq_tokens = 0;
     std::vector<KvBlock> blocks;
+    std::vector<KvBlock> states;    // [R23] the last of its blocks for states
+    std::int64_t placeholders = 0;  // those before it
     std::vector<bool> stored;
     std::vector<std::uint64_t> words;
     std::vector<BlockHash> chain;
@@ -63,7 +69,19 @@ class PlainTrtllmEngine {
     pool_.take(1, r.blocks);
     r.stored.push_back(false);
   }
+  // allocateBlock() of the window of states: the first is a block, others are placeholders before it.
+  bool has_states() const { return k_.state_slots > 0; }
+  void allocate_state(Req& r) {
+    if (!has_states()) return;
+    if (!r.states.empty()) {
+      ++r.placeholders;
+      return;
+    }
+    if (states_.available() == 0) throw UserError("Can't allocate new blocks for window size -1");
+    states_.take(1, r.states);
+  }
   void add_sequence(Req& r) {
+    for (std::int64_t i = 0; i < ceil_div(r.prompt_len); ++i) allocate_state(r);
     r.blocks = lookup(r);
     pool_.hold(r.blocks);
     r.stored.assign(r.blocks.size(), true);
@@ -75,7 +93,9 @@ class PlainTrtllmEngine {
   }
   void add_token(Req& r) {
     ++r.seq_tokens;
-    if ((r.seq_tokens - 1) % block() == 0) allocate(r);
+    if ((r.seq_tokens - 1) % block() != 0) return;
+    allocate(r);
+    allocate_state(r);
   }
   void remove_token(Req& r) {
     --r.seq_tokens;
@@ -98,6 +118,9 @@ class PlainTrtllmEngine {
     if (r.state == State::context_init) usable = std::min(usable, r.position);
     store(r, usable);
     pool_.release(r.blocks, false);
+    states_.release(r.states, false);
+    r.states.clear();
+    r.placeholders = 0;
     r.blocks.clear();
     r.stored.clear();
     r.seq = false;
@@ -125,6 +148,10 @@ class PlainTrtllmEngine {
     return ceil_div(r.prompt_len + r.max_new_tokens) - static_cast<std::int64_t>(r.blocks.size()) -
            (r.seq ? 0 : held_by_others(r));
   }
+  // Of the window of states.
+  std::int64_t remaining_states_to_completion(const Req& r) const {
+    return has_states() && r.state == State::context_init && !r.seq ? 1 : 0;
+  }
   std::int64_t needed_blocks_one_step(Req& r) const {
     if (r.state == State::context_init)
       return r.seq ? 0 : ceil_div(r.prompt_len + r.num_draft_tokens) - held_by_others(r);
@@ -134,7 +161,7 @@ class PlainTrtllmEngine {
   }
   void no_evict(std::vector<Ptr>& fitting) {
     const bool is_static = k_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
-    std::int64_t available = pool_.available();
+    std::int64_t available = pool_.available(), slots = states_.available();
     std::vector<Ptr> pending;
     for (const Ptr& r : active_requests_) {
       if (fitting.size() >= k_.max_batch_size) break;
@@ -144,13 +171,17 @@ class PlainTrtllmEngine {
       }
       fitting.push_back(r);
       available -= remaining_blocks_to_completion(*r);
+      slots -= remaining_states_to_completion(*r);
     }
     if (is_static && !fitting.empty()) return;
     for (const Ptr& r : pending) {
       if (!is_static && beneficial_to_skip(*r)) continue;
-      if (fitting.size() >= k_.max_batch_size || remaining_blocks_to_completion(*r) > available) break;
+      if (fitting.size() >= k_.max_batch_size || remaining_blocks_to_completion(*r) > available ||
+          remaining_states_to_completion(*r) > slots)
+        break;
       fitting.push_back(r);
       available -= remaining_blocks_to_completion(*r);
+      slots -= remaining_states_to_completion(*r);
     }
   }
   void max_utilization(std::vector<Ptr>& fitting, std::vector<Ptr>& paused) {
@@ -259,7 +290,8 @@ class PlainTrtllmEngine {
   }
 
   TrtllmKnobs k_;
-  BlockPool pool_;
+  BlockPool pool_, states_;
+  std::vector<KvBlock> padding_;
   std::vector<Ptr> active_requests_;
   std::set<BlockHash> newly_contributed_;
   std::uint32_t waited_iters_ = 0;

@@ -45,7 +45,7 @@ TEST(TrtllmPairs, R21WhatIsSaidOfThem) {
   EXPECT_THAT(fault_of([](ServiceQuestion& o) {
                 o.failures = {{0, Seconds(1), Seconds(2), ReplicaPool::prefill}};
               }),
-              HasSubstr("what becomes of hand-offs of TensorRT-LLM's servers that die is not played yet"));
+              HasSubstr("its front asks the same server again and then answers with an error"));
   EXPECT_THAT(fault_of([](ServiceQuestion& o) { o.knobs = {"max_tokens_in_buffer=1024"}; }),
               HasSubstr("a prompt of the load has 2048 tokens, which a buffer has to hold"));
   EXPECT_THAT(fault_of([](ServiceQuestion& o) { o.prefill->knobs = {"max_tokens_in_buffer=4096"}; }),

@@ -1,0 +1,49 @@
+// What serve says of an engine and its scheduler.
+#include <fmt/format.h>
+
+#include <variant>
+
+#include "planner/cli/serve_text.hpp"
+
+namespace shardline::cli {
+
+namespace {
+
+// How the engine's steps differ from vLLM's.
+std::string policy_text(const ServiceKnobs& knobs) {
+  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
+    return k->enable_mixed_chunk ? "prompts beside decoding requests, "
+                                 : "prompts before decoding requests, ";
+  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) {
+    switch (k->capacity_scheduler_policy) {
+      case TrtllmPolicy::guaranteed_no_evict:
+        return "GUARANTEED_NO_EVICT, ";
+      case TrtllmPolicy::max_utilization:
+        return "MAX_UTILIZATION, ";
+      case TrtllmPolicy::static_batch:
+        return "STATIC_BATCH, ";
+    }
+  }
+  return "";
+}
+
+// [R23] "" of a model without states.
+std::string slots_text(const ServiceKnobs& knobs) {
+  const auto* k = std::get_if<TrtllmKnobs>(&knobs.of);
+  if (k == nullptr || k->state_slots == 0) return "";
+  return fmt::format(", {} slots for states of a request (one pads CUDA graphs)", k->state_slots);
+}
+
+}  // namespace
+
+std::string engine_line(const Study& study, const ServiceKnobs& k) {
+  const EngineProfile& e = *study.study.engine;
+  return fmt::format(
+      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV{}, {} tokens of a request at most, "
+      "prefix cache {}",
+      e.title, e.version, policy_text(k), k.step_tokens(), k.requests(), k.blocks(),
+      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), slots_text(k), k.longest(),
+      k.finds() ? "on" : "off");
+}
+
+}  // namespace shardline::cli
