@@ -12,6 +12,7 @@
 #include "planner/api/convert_serve.hpp"
 #include "planner/scenario/shipped.hpp"
 #include "planner/serving/trace.hpp"
+#include "planner/studies/idle_settings.hpp"
 #include "planner/studies/plan_load.hpp"
 #include "planner/studies/replica_failures.hpp"
 #include "planner/studies/simulated_plan.hpp"
@@ -26,16 +27,18 @@ namespace {
 struct StudyAndPlan {
   Study study;
   Plan plan;
+  int copies = 1;     // that a line's answer starts
+  int most_gpus = 0;  // of a line that names them; 0: any
 };
 
 using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 // The first of the answer's plans that requests can be played on.
-Plan best_of(const PlanAnswer& answer) {
+const PlannedPoint& best_of(const PlanAnswer& answer) {
   std::string why = "no plan fits";
   for (const PlannedPoint& p : answer.plans) {
     const auto reason = no_play(answer.study.study, p.point.plan);
-    if (!reason) return sharding_of(p.point.plan);
+    if (!reason) return p;
     why = fmt::format("{}: {}", to_string(sharding_of(p.point.plan)), *reason);
   }
   throw UserError({shardline::Diagnostic{
@@ -77,11 +80,14 @@ StudyAndPlan of_line(const ServeQuestion& q, const RunOptions& o, const Progress
   if (!q.plan.empty()) {
     PlanAnswer answer = asked_plan(question, catalogs);
     const Plan plan = possible_plan(answer.study, q.plan);
-    return {std::move(answer.study), plan};
+    const int most = q.gpus || q.nodes ? answer.defaults.most_gpus : 0;
+    return {std::move(answer.study), plan, 1, most};
   }
   PlanAnswer answer = answer_plan(question, catalogs, progress);
-  const Plan plan = best_of(answer);
-  return {std::move(answer.study), plan};
+  const PlannedPoint& best = best_of(answer);
+  const Plan plan = sharding_of(best.point.plan);
+  const int copies = static_cast<int>(best.copies);
+  return {std::move(answer.study), plan, copies, q.gpus || q.nodes ? answer.defaults.most_gpus : 0};
 }
 
 Study scenario_study(const ServeQuestion& q, const RunOptions& o) {
@@ -151,11 +157,17 @@ void require_in(const std::string& name, long long value, long long least, long 
     throw UserError(fmt::format("{} {}: expected {} to {}", name, value, least, most));
 }
 
+std::vector<ReplicaFailure> failures_of(const ServeQuestion& asked, int replicas) {
+  return parse_failures(argument_name("failure"), asked.failures,
+                        {replicas, asked.prefill.empty() ? 0 : asked.prefill_replicas});
+}
+
 // What is of requests, whatever they are served on.
 ServiceQuestion load_of(const ServeQuestion& asked) {
   constexpr double kMostThink = 1e7;  // s: four months
   constexpr double kMostPath = 60;    // s
-  constexpr long long kMostRequests = 100'000'000, kMostUsers = 1'000'000, kMostReplicas = 1024;
+  constexpr long long kMostRequests = 100'000'000, kMostUsers = 1'000'000;
+  constexpr int kMostReplicas = 1024;
   constexpr std::array<std::string_view, 2> kLaws{"equal", "drawn"};
   constexpr std::array<std::string_view, 4> kRouters{"round_robin", "least_requests", "least_kv", "prefix"};
   constexpr std::array<Router, 4> kRouterOf{Router::round_robin, Router::least_requests, Router::least_kv,
@@ -170,7 +182,7 @@ ServiceQuestion load_of(const ServeQuestion& asked) {
     throw UserError(fmt::format("{} {}: expected {} to {} requests a second", argument_name("rate"),
                                 *asked.requests_per_s, kLeastRate, kMostRate));
   require_in(argument_name("requests"), asked.requests, 0, kMostRequests);
-  require_in(argument_name("replicas"), asked.replicas, 1, kMostReplicas);
+  require_in(argument_name("replicas"), asked.replicas, 0, kMostReplicas);
   require_in(argument_name("seed"), asked.seed, 0, 1'000'000'000'000'000);
   q.trace = asked.trace.value_or("");
   q.rate = asked.requests_per_s.value_or(0);
@@ -188,10 +200,9 @@ ServiceQuestion load_of(const ServeQuestion& asked) {
     q.path = Seconds(*asked.path_s);
   }
   q.requests = static_cast<std::uint64_t>(asked.requests);
-  q.replicas = asked.replicas;
+  q.replicas = asked.replicas > 0 || asked.plan.empty() ? asked.replicas : 1;
   require_in(argument_name("prefill-replicas"), asked.prefill_replicas, 1, kMostReplicas);
-  q.failures = parse_failures(argument_name("failure"), asked.failures,
-                              {asked.replicas, asked.prefill.empty() ? 0 : asked.prefill_replicas});
+  q.failures = failures_of(asked, q.replicas > 0 ? q.replicas : kMostReplicas);
   require_in(argument_name("max-local-prefill"), asked.max_local_prefill, 0, std::int64_t{1} << 30);
   if (asked.prefill.empty() && (asked.prefill_replicas > 1 || !asked.prefill_knobs.empty() ||
                                 asked.max_local_prefill > 0 || !asked.prefill_system.empty()))
@@ -239,6 +250,37 @@ void require_consistent(const ServiceQuestion& q, bool asked_think) {
         argument_name("rate"), argument_name("users"), argument_name("trace"), argument_name("slo")));
 }
 
+// Every word is heard, or refused: those that choose a plan where none is chosen, lengths beside a trace.
+void require_heard(const ServeQuestion& q, bool named) {
+  const char* target = q.least_tokens_per_s_user ? "tokens-per-user"
+                       : q.most_ttl_s            ? "ttl"
+                       : q.most_ttft_s           ? "ttft"
+                                                 : nullptr;
+  const bool trace = !q.trace.value_or("").empty();
+  if (named) {
+    const char* of_line = q.gpus ? "gpus" : q.nodes ? "nodes" : q.read_as ? "as" : target;
+    if (of_line != nullptr)
+      throw UserError(fmt::format("{} is of a line with a model and {}: a scenario says it itself",
+                                  argument_name(of_line), argument_name("system")));
+  } else if (target != nullptr && !q.plan.empty()) {
+    throw UserError({shardline::Diagnostic{
+        {},
+        fmt::format("{} chooses a plan, and {} names it", argument_name(target), argument_name("plan")),
+        {fmt::format("targets of requests are those of {}", argument_given("slo", "tpot p99 40 ms"))}}});
+  }
+  if (trace && !q.lengths.empty() && q.lengths != "equal")
+    throw UserError(fmt::format("{} beside {}: lengths are those of its rows", argument_name("lengths"),
+                                argument_name("trace")));
+}
+
+// GPUs of a line are those of a server: each plan has no more of them.
+void require_gpus(const ServiceQuestion& q, int most) {
+  const int all = std::max(q.plan.gpus(), q.prefill && !q.prefill->on ? q.prefill->plan.gpus() : 0);
+  if (most > 0 && all > most)
+    throw UserError(fmt::format("{} GPU{} asked for, and a plan that is named has {}", most,
+                                most == 1 ? " is" : "s are", all));
+}
+
 // Of a line that leaves lengths to its trace: the means of the trace, by which the best plan is found.
 ServeQuestion with_lengths(ServeQuestion asked, std::uint64_t requests, const Progress& progress) {
   if (!asked.trace || asked.trace->empty() || (asked.input_tokens > 0 && asked.output_tokens > 0))
@@ -271,11 +313,18 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
     throw UserError(fmt::format("{0} is missing: requests of a line have a length, for instance {1} and {2}",
                                 argument_name("input"), argument_given("input", "8K"),
                                 argument_given("output", "512")));
+  require_heard(asked, named);
   ServiceQuestion question = asked_load(asked);  // faults before a search
   StudyAndPlan on =
       named ? of_scenario(asked, o) : of_line(with_lengths(asked, question.requests, progress), o, progress);
   require_play(on.study.study, on.plan);  // before lengths are asked for, which would not help
   question.plan = on.plan;
+  if (question.replicas == 0) {
+    question.replicas = on.copies;
+    question.failures = failures_of(asked, on.copies);
+  }
+  if (question.router != Router::round_robin && question.replicas == 1 && asked.prefill_replicas == 1)
+    throw UserError(fmt::format("{}: there is one replica to go to", argument_name("router")));
   if (!asked.prefill.empty()) {
     const auto other = prompts_on(asked, o);
     const Study& prompts = other ? *other : on.study;
@@ -285,6 +334,7 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
       throw UserError(
           fmt::format("{} {}: {}", argument_name("prefill"), to_string(question.prefill->plan), *reason));
   }
+  require_gpus(question, on.most_gpus);
   const ServedRequest& workload = on.study.study.served;
   question.input = named && asked.input_tokens > 0 ? asked.input_tokens : workload.input;
   question.output = named && asked.output_tokens > 0 ? asked.output_tokens : workload.output;
@@ -292,7 +342,14 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
     throw UserError(fmt::format(
         "nothing says how long requests are: expected {} and {}, a workload in the scenario, or {}",
         argument_name("input"), argument_name("output"), argument_name("trace")));
-  return {std::move(on.study), std::move(question)};
+  const auto without = [&](const std::vector<std::string>& others) {
+    RunOptions other = o;
+    other.settings = others;
+    return named ? scenario_study(asked, other)
+                 : line_study(with_lengths(asked, question.requests, progress), other);
+  };
+  std::vector<shardline::Diagnostic> idle = idle_in_play(on.study, question, o.settings, without);
+  return {std::move(on.study), std::move(question), std::move(idle)};
 }
 
 }  // namespace shardline::api

@@ -149,7 +149,19 @@ namespace {
 
 }  // namespace
 
+// Settings of what `slo` does not play.
+void require_played(const std::vector<std::string>& settings) {
+  for (const char* key : {"workload.lengths", "workload.users", "constraints.pool_gpus"}) {
+    for (const std::string& s : settings) {
+      if (s.starts_with(std::string(key) + "="))
+        throw UserError(fmt::format("{} is not of requests that are played: leave it out beside {}", key,
+                                    argument_name("slo")));
+    }
+  }
+}
+
 AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o) {
+  require_played(o.settings);
   if (asked.most_ttl_s || asked.least_tokens_per_s_user || asked.most_ttft_s || asked.users)
     refuse_beside_slo(asked.least_tokens_per_s_user ? "tokens-per-user"
                       : asked.most_ttl_s            ? "ttl"
@@ -157,6 +169,9 @@ AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o)
                                                     : "users");
   if (!asked.output_tokens)
     throw UserError(fmt::format("{} is missing: requests are answered", argument_name("output")));
+  if (asked.trace && asked.lengths == "drawn")
+    throw UserError(fmt::format("{} beside {}: lengths are those of its rows", argument_name("lengths"),
+                                argument_name("trace")));
   if (!asked.requests_per_s && !asked.trace)
     throw UserError(fmt::format("nothing says when requests come: expected {} or {}", argument_name("rate"),
                                 argument_name("trace")));

@@ -14,6 +14,7 @@ namespace shardline::api {
 struct AskedService {
   Study study;
   ServiceQuestion question;
+  std::vector<shardline::Diagnostic> idle = {};  // settings that change nothing of the play
 };
 
 /// What of a question is of requests, whatever they are served on; their lengths are left out. Throws

@@ -31,7 +31,7 @@ struct ServeQuestion {
   std::optional<double> path_s;
   long long requests = 0;
   std::string slo;
-  int replicas = 1;
+  int replicas = 0;
   std::string prefill = {};
   std::string prefill_system;
   int prefill_replicas = 1;
@@ -77,7 +77,8 @@ struct Fields<ServeQuestion> {
     field("path_s", &Q::path_s, "from a client to the engine and back; null: that of the engine's server");
     field("requests", &Q::requests, "at most; 0: 2000, ten of each of `users`, all of a trace");
     field("slo", &Q::slo, "targets: `ttft p99 2 s, tpot p99 40 ms`; empty: none");
-    field("replicas", &Q::replicas, "of the plan");
+    field("replicas", &Q::replicas,
+          "of the plan; 0: of one that is named one, else as many as the answer to the line starts");
     field("prefill", &Q::prefill, "plan of a pool that prefills, `plan` then decodes; empty: one pool");
     field("prefill_system", &Q::prefill_system, "system that it is on; empty: the one that `plan` is on");
     field("prefill_replicas", &Q::prefill_replicas, "of that plan");

@@ -162,7 +162,8 @@ int run(const CompareOptions& o, const Provenance& made_by) {
   PlanComparison c =
       compare_plans(study, a, b, possible_plan(study, asked.plans[0]), possible_plan(study, asked.plans[1]));
   const std::vector<Plan> plans{c.first.plan, c.second.plan};
-  add_idle_settings(c.first.unread, idle_settings(study, plans, o.engine.settings, false, asked.with));
+  add_idle_settings(c.first.unread,
+                    idle_settings(study, plans, o.engine.settings, asked.chosen(), asked.with));
   if (made_by.document != nullptr) {
     api::CompareResult result = api::compare_result(study, c);
     result.version = made_by.version;

@@ -259,7 +259,7 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
   }
   if (!e.simulated.misfit)
     add_idle_settings(e.simulated.unread, idle_settings(study, std::span(&e.simulated.plan, 1),
-                                                        o.engine.settings, false, asked.with));
+                                                        o.engine.settings, asked.chosen(), asked.with));
   if (made_by.document != nullptr) {
     api::ExplainResult result = api::explain_result(study, e);
     result.version = made_by.version;

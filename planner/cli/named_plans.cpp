@@ -1,8 +1,10 @@
 #include "planner/cli/named_plans.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <variant>
 #include <vector>
 
 #include "planner/cli/plan_miss.hpp"
@@ -22,6 +24,10 @@ long long batch_of(long long users, long long copies, long long groups) {
 }
 
 bool names_batch(const std::string& plan) { return plan.find("batch=") != std::string::npos; }
+
+std::string with_batch(const std::string& plan, long long batch) {
+  return plan + (plan.find(':') == std::string::npos ? ":" : ",") + fmt::format("batch={}", batch);
+}
 
 // Each target of the question with what the plan has of it.
 struct Kept {
@@ -68,10 +74,7 @@ LinePlan named_plan(const PlanAnswer& asked, const std::string& text) {
   const auto sharing = [&](long long of_copy) {
     return std::min<long long>(copies, (q.users + of_copy - 1) / of_copy);
   };
-  if (!names_batch(text)) {
-    const std::string with = text + (text.find(':') == std::string::npos ? ":" : ",");
-    return {with + fmt::format("batch={}", batch), sharing(batch * groups)};
-  }
+  if (!names_batch(text)) return {with_batch(text, batch), sharing(batch * groups)};
   for (long long c = 1; c <= copies; ++c) {
     if (batch_of(q.users, c, groups) == plan.batch) return {text, sharing(plan.batch * groups)};
   }
@@ -83,6 +86,27 @@ LinePlan named_plan(const PlanAnswer& asked, const std::string& text) {
                       : count(static_cast<std::uint64_t>(plan.batch * groups)) + " users",
                   gpus_text(most), count(static_cast<std::uint64_t>(q.users))),
       {fmt::format("expected batch={}, which may be left out, or no --users", batch)}}});
+}
+
+std::string plan_of_scenario(const Study& study, const std::string& text) {
+  const auto* sweep = std::get_if<Sweep>(&study.question);
+  if (sweep == nullptr || sweep->search.users.empty()) return text;
+  const std::vector<int>& users = sweep->search.users;
+  Plan plan = possible_plan(study, text);
+  const long long named = users_of(study.study, plan);
+  plan.batch = 1;
+  const long long groups = users_of(study.study, plan);
+  const std::string all = fmt::format("{}", fmt::join(users, ", "));
+  if (names_batch(text)) {
+    if (std::find(users.begin(), users.end(), named) != users.end()) return text;
+    throw UserError(fmt::format("plan {} has {} users, and workload.users is {}", text, named, all));
+  }
+  if (users.size() > 1 || users.front() % groups != 0)
+    throw UserError({Diagnostic{
+        {},
+        fmt::format("plan {} names no batch, and workload.users is {}", text, all),
+        {fmt::format("expected a batch: users of each of its {} group{}", groups, groups == 1 ? "" : "s")}}});
+  return with_batch(text, users.front() / groups);
 }
 
 std::optional<bool> met_by(const PlanAnswer& asked, const SimulatedPlan& plan, const PlanTimes& times) {

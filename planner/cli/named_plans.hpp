@@ -22,6 +22,11 @@ struct LinePlan {
 /// batch beside --users that is no copy's share of them, --rate, which finds users and does not say them.
 LinePlan named_plan(const PlanAnswer& asked, const std::string& text);
 
+/// A plan that is named beside a scenario: where that has one number of users, a text without a batch has
+/// them, and none has others. Throws UserError where it would, and where a text without a batch leaves
+/// several.
+std::string plan_of_scenario(const Study& study, const std::string& text);
+
 /// Whether the plan is within the targets of the line; false where it does not fit, nothing without targets.
 std::optional<bool> met_by(const PlanAnswer& asked, const SimulatedPlan& plan, const PlanTimes& times);
 

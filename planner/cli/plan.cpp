@@ -24,7 +24,7 @@ namespace {
 
 struct PlanOptions {
   std::string model, costs, save, slo, trace;
-  std::string router = "round_robin", lengths = "equal", pools = "any";
+  std::string router, lengths, pools;
   std::optional<long long> requests, seed;
   std::vector<std::string> knobs;
   QuestionOptions question;
@@ -68,16 +68,30 @@ void declare(Arguments& a, PlanOptions& o) {
   add_engine(a, o.engine);
 }
 
+// Words at their default value are words, too.
+void require_slo_beside(const PlanOptions& o) {
+  const char* const of_load = !o.lengths.empty()  ? "--lengths"
+                              : !o.router.empty() ? "--router"
+                              : !o.pools.empty()  ? "--pools"
+                              : o.seed            ? "--seed"
+                              : o.requests        ? "--requests"
+                                                  : nullptr;
+  if (o.slo.empty() && of_load != nullptr)
+    throw UserError(fmt::format(
+        "{} is of requests that are played: expected --slo beside it, targets by percentile", of_load));
+}
+
 api::PlanQuestion asked_of(const PlanOptions& o) {
+  require_slo_beside(o);
   api::PlanQuestion q = asked_of(o.model, o.question);
   q.slo = o.slo;
   if (!o.trace.empty()) q.trace = o.trace;
   q.requests = o.requests.value_or(0);
-  q.lengths = o.lengths;
-  q.router = o.router;
+  if (!o.lengths.empty()) q.lengths = o.lengths;
+  if (!o.router.empty()) q.router = o.router;
   q.seed = o.seed.value_or(1);
   q.knobs = o.knobs;
-  q.pools = o.pools;
+  if (!o.pools.empty()) q.pools = o.pools;
   return q;
 }
 

@@ -204,6 +204,7 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
   const Scenario scenario = scenario_named(named, overrides_of(costs, engine));
   const Study& study = study_of(scenario, model);
   std::vector<long long> copies(plans.size(), 1);
+  for (std::string& plan : plans) plan = plan_of_scenario(study, plan);
   return {scenario.name,     "", study, std::move(plans),
           std::move(copies), {}, "",    study_with_settings(named, costs, engine, study.study.model.name)};
 }

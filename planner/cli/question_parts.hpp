@@ -39,6 +39,8 @@ struct AskedStudy {
   std::string miss;         // a sentence, where one of these was taken although it misses the target
   std::function<Study(const std::vector<std::string>&)> with;  // the same question with other settings
   std::optional<PlanAnswer> line = {};  // of which plans were named: without plans of its own
+  /// Whether plans are those of the line's answer.
+  bool chosen() const { return !scenario_text.empty() && !line; }
 };
 /// `wanted` plans, all named or, of a line, none. Throws UserError; also where a line has not so many.
 AskedStudy asked_study(const std::string& scenario_or_model, const QuestionOptions& line,

@@ -24,12 +24,38 @@ struct ServeOptions {
   std::string router = "round_robin", lengths = "equal";
   std::optional<long long> requests, seed;
   std::optional<std::string> think, path;
-  int replicas = 1, prefill_replicas = 1;
+  int replicas = 0, prefill_replicas = 1;
   std::string prefill, prefill_system, max_local_prefill;
   std::vector<std::string> knobs, prefill_knobs, failures;
   QuestionOptions question;
   EngineOptions engine;
 };
+
+// Where requests are served, and by how many.
+void declare_replicas(Arguments& a, ServeOptions& o) {
+  a.add("--replicas", o.replicas,
+        "Copies of the plan (default: one of --plan, else as many as the line's answer starts)")
+      .range(1, 1024);
+  a.add("--prefill", o.prefill,
+        "Plan of a pool of its own for prompts: --plan then decodes what that one hands over");
+  a.add("--prefill-system", o.prefill_system, "System that it is on (default: the one that --plan is on)")
+      .offers(offered_systems)
+      .files();
+  a.add("--prefill-replicas", o.prefill_replicas, "Copies of the plan that prefills").range(1, 1024);
+  a.add("--prefill-knob", o.prefill_knobs, "NAME=VALUE: an option of its engine; again for more").each();
+  a.add(
+      "--max-local-prefill", o.max_local_prefill,
+      "Tokens of prompts at most that --plan computes itself, as Dynamo's max_local_prefill_length (default: "
+      "none)");
+  a.add("--router", o.router, "Which replica a request goes to")
+      .one_of({"round_robin", "least_requests", "least_kv", "prefix"});
+  a.add(
+       "--failure", o.failures,
+       "\"0 at 60 s for 5 min\": a replica dies so long after the beginning, and is back with an empty cache "
+       "(without for: never); its requests begin anew on others; with --prefill \"prefill 0 at 60 s\" or "
+       "\"decode 0 at 60 s\"; again for more")
+      .each();
+}
 
 void declare(Arguments& a, ServeOptions& o) {
   a.add("scenario", o.scenario,
@@ -58,26 +84,7 @@ void declare(Arguments& a, ServeOptions& o) {
         "trace: the largest rate that meets them");
   a.add("--lengths", o.lengths, "All requests as long as asked, or drawn from 80 to 100 % of it")
       .one_of({"equal", "drawn"});
-  a.add("--replicas", o.replicas, "Copies of the plan").range(1, 1024);
-  a.add("--prefill", o.prefill,
-        "Plan of a pool of its own for prompts: --plan then decodes what that one hands over");
-  a.add("--prefill-system", o.prefill_system, "System that it is on (default: the one that --plan is on)")
-      .offers(offered_systems)
-      .files();
-  a.add("--prefill-replicas", o.prefill_replicas, "Copies of the plan that prefills").range(1, 1024);
-  a.add("--prefill-knob", o.prefill_knobs, "NAME=VALUE: an option of its engine; again for more").each();
-  a.add(
-      "--max-local-prefill", o.max_local_prefill,
-      "Tokens of prompts at most that --plan computes itself, as Dynamo's max_local_prefill_length (default: "
-      "none)");
-  a.add("--router", o.router, "Which replica a request goes to")
-      .one_of({"round_robin", "least_requests", "least_kv", "prefix"});
-  a.add(
-       "--failure", o.failures,
-       "\"0 at 60 s for 5 min\": a replica dies so long after the beginning, and is back with an empty cache "
-       "(without for: never); its requests begin anew on others; with --prefill \"prefill 0 at 60 s\" or "
-       "\"decode 0 at 60 s\"; again for more")
-      .each();
+  declare_replicas(a, o);
   a.add("--seed", o.seed, "Of arrivals and lengths (default: 1)").range(0, 1'000'000'000'000'000);
   a.add("--knob", o.knobs,
         "NAME=VALUE: an option of the engine, for instance max_num_seqs=256 of vLLM; again for more")
@@ -94,21 +101,22 @@ void declare(Arguments& a, ServeOptions& o) {
 
 api::ServeQuestion asked_of(const ServeOptions& o) {
   api::ServeQuestion q;
+  const api::PlanQuestion line = asked_of(o.scenario, o.question);
+  q.gpus = line.gpus;
+  q.nodes = line.nodes;
+  q.read_as = line.read_as;
+  q.most_ttl_s = line.most_ttl_s;
+  q.least_tokens_per_s_user = line.least_tokens_per_s_user;
+  q.most_ttft_s = line.most_ttft_s;
   if (o.question.system.empty()) {
     if (!o.question.input.empty() || !o.question.output.empty())
       throw UserError("--system is missing: --input and --output are of a line with a model and a system");
     q.scenario = o.scenario;
     q.model = o.model;
   } else {
-    const api::PlanQuestion line = asked_of(o.scenario, o.question);
+    if (!o.model.empty()) throw UserError("--model is of a scenario; the line names its model first");
     q.model = line.model;
     q.system = line.system;
-    q.gpus = line.gpus;
-    q.nodes = line.nodes;
-    q.read_as = line.read_as;
-    q.most_ttl_s = line.most_ttl_s;
-    q.least_tokens_per_s_user = line.least_tokens_per_s_user;
-    q.most_ttft_s = line.most_ttft_s;
     q.input_tokens = line.input_tokens;
     q.output_tokens = line.output_tokens.value_or(0);
   }
@@ -162,7 +170,7 @@ void write(const Study& study, const ServiceAnswer& answer, const std::string& o
 
 int run(const ServeOptions& o, const Provenance& made_by) {
   if (!o.out.empty()) make_output_folder(o.out);
-  const api::ServeQuestion question = asked_of(o);
+  api::ServeQuestion question = asked_of(o);
   api::AskedService asked;
   {
     Progress progress(o.scenario, Progress::terminal());
@@ -182,8 +190,10 @@ int run(const ServeOptions& o, const Provenance& made_by) {
     });
   }
   print_warnings(model_notes(asked.study.study));
+  print_warnings(asked.idle);
   print_warnings(answer.narrow);
   fmt::print("{}", serve_text(asked.study, answer, text_width()));
+  question.replicas = asked.question.replicas;
   api::ServeResult result = api::serve_result(asked.study, answer, question);
   result.version = made_by.version;
   result.command = made_by.command;

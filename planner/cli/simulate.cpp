@@ -11,6 +11,7 @@
 #include "planner/cli/engine_parts.hpp"
 #include "planner/cli/interval_parts.hpp"
 #include "planner/cli/launch_parts.hpp"
+#include "planner/cli/named_plans.hpp"
 #include "planner/cli/noise_parts.hpp"
 #include "planner/cli/plan_notes.hpp"
 #include "planner/cli/simulate_parts.hpp"
@@ -322,7 +323,7 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
     if (!study.sweep().noise) throw UserError("--noise-seed: scenario " + scenario.name + " has no noise");
     study.sweep().noise->seed = static_cast<std::uint64_t>(*o.noise_seed);
   }
-  const Plan plan = possible_plan(study, o.plan);
+  const Plan plan = possible_plan(study, plan_of_scenario(study, o.plan));
   require_memory(o.out.empty() ? need_of_step(study.study, plan) : need_of_trace(study.study, plan));
   Evaluator e(study.study, study.sweep().search.all_reduce);
   WorkBar bar(study.study.model.name);

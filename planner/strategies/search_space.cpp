@@ -113,6 +113,7 @@ Plan plan_of(const Case& c, const SearchSpace& space, std::string_view text) {
   };
   for (const OptionRange& range : space.options) {
     const Option& option = *range.option;
+    if (&option == &kPrefillChunk) continue;  // tried beside whole prompts, which a silent text has
     if (range.values.size() == 1 && silent(option.key) && strategy(p.strategy).reads(option) &&
         means(option, c))
       p.options.set(option, range.values.front());

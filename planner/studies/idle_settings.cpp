@@ -13,13 +13,23 @@ namespace shardline {
 
 namespace {
 
+// What is answered or told, not how long plans take: another model, traffic of others, an option of the plan
+// that is named, lengths that errors were measured with, prices.
+bool says_answer(const std::string& setting) {
+  constexpr std::array<std::string_view, 6> kTold{"models", "noise",          "options",
+                                                  "pareto", "gpu_hour_price", "thresholds"};
+  const std::string key = setting.substr(0, setting.find('='));
+  return std::find(kTold.begin(), kTold.end(), key.substr(0, key.find('.'))) != kTold.end() ||
+         key.starts_with("workload.lengths");
+}
+
 std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
 
 // Which plans a sweep looks at, and what it makes of them: the plans that it reports take as long without.
 bool says_plans(const std::string& setting) {
   constexpr std::array<std::string_view, 10> kSearch{
       "name",  "summary",     "strategies", "prefill_strategies", "gpus",
-      "batch", "constraints", "compare",    "all_reduces",        "noise"};
+      "batch", "constraints", "compare",    "all_reduces",        "degrees"};
   const std::string key = key_of(setting);
   return std::find(kSearch.begin(), kSearch.end(), key.substr(0, key.find('.'))) != kSearch.end() ||
          key.starts_with("plan") || key.starts_with("workload.users");
@@ -113,7 +123,9 @@ std::vector<Diagnostic> idle_settings(const Study& study, std::span<const Plan> 
   std::vector<Diagnostic> all = idle_settings(
       settings, !study.study.system.calibration.empty(),
       [&](const std::vector<std::string>& others) { return !changes(study, without(others), plans); });
-  if (search) std::erase_if(all, [](const Diagnostic& d) { return says_plans(d.where.source_line); });
+  std::erase_if(all, [&](const Diagnostic& d) {
+    return says_answer(d.where.source_line) || (search && says_plans(d.where.source_line));
+  });
   return all;
 }
 

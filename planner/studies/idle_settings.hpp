@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/scenario/scenario.hpp"
+#include "planner/studies/request_service.hpp"
 
 namespace shardline {
 
@@ -27,5 +28,12 @@ void add_idle_settings(std::vector<Diagnostic>& to, std::vector<Diagnostic> idle
 std::vector<Diagnostic> idle_settings(
     const std::vector<std::string>& settings, bool calibrated,
     const std::function<bool(const std::vector<std::string>& others)>& same);
+
+/// The same of requests that are played on a plan: of its servers steps of few and of many requests and of a
+/// prompt take as long, caches have as much room, requests are as long, and drafts accepted as often. What
+/// tells another plan (of a pool on another system) is not looked at. Throws as serve_requests() does.
+std::vector<Diagnostic> idle_in_play(const Study& study, const ServiceQuestion& question,
+                                     const std::vector<std::string>& settings,
+                                     const std::function<Study(const std::vector<std::string>&)>& without);
 
 }  // namespace shardline

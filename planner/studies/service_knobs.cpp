@@ -51,8 +51,11 @@ CacheRoom cache_room(const Case& c, const Plan& plan, std::uint32_t requests, lo
   const MemoryUse use = memory_use(one, plan);
   KeptOf server = use.server;
   server.requests = std::min<long long>(requests, c.engine->graphs.empty() ? 0 : c.engine->graphs.back());
-  const double room =
-      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, server).value - once;
+  double room =
+      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, server).value;
+  // `constraints.memory` is of all that a GPU holds.
+  if (c.memory_limit > Bytes(0)) room = std::min(room, (c.memory_limit - (use.total() - use.kv)).value);
+  room -= once;
   return {room, token, fixed, token * static_cast<double>(mean) + fixed};
 }
 

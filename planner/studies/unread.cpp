@@ -20,25 +20,40 @@ constexpr double kRounding = 1e-9;
 class TimedPlans {
  public:
   TimedPlans(const Case& c, std::span<const Plan> plans, AllReduceRule rule)
-      : case_(c), plans_(plans), rule_(rule) {
-    Evaluator e(case_, rule);
-    for (const Plan& plan : plans) times_.push_back(e.simulate(plan));
+      : cases_{c}, plans_(plans), rule_(rule) {
+    // Plans that serve take prompts beside their steps, which other figures may tell.
+    if (c.served.input > 0 && c.batch.kind() != StepKind::prefill) {
+      cases_.push_back(c);
+      cases_.back().batch = prefill_batch({{0, c.served.input, 1}});
+    }
+    for (const Case& each : cases_) {
+      Evaluator e(each, rule);
+      for (const Plan& plan : plans) times_.push_back(time_of(e, each, plan));
+    }
   }
 
   bool depends_on(const MachineFigure& figure, double value) const {
-    Case other = case_;
-    figure.set(other.system, value);
-    Evaluator e(other, rule_);
-    for (std::size_t i = 0; i < plans_.size(); ++i) {
-      // What a plan may be is also told by its system (runtime.host_layer).
-      if (check_plan(other, plans_[i])) return true;
-      if (std::abs(e.simulate(plans_[i]) / times_[i] - 1) > kRounding) return true;
+    std::size_t at = 0;
+    for (const Case& each : cases_) {
+      Case other = each;
+      figure.set(other.system, value);
+      Evaluator e(other, rule_);
+      for (const Plan& plan : plans_) {
+        const Seconds before = times_[at++], now = time_of(e, other, plan);
+        if (std::abs((now - before).value) > kRounding * std::max(before, now).value) return true;
+      }
     }
     return false;
   }
 
  private:
-  Case case_;
+  // 0: the plan cannot be, which its system tells, too (runtime.host_layer), or has no such step.
+  static Seconds time_of(Evaluator& e, const Case& c, Plan plan) {
+    if (c.batch.kind() == StepKind::prefill) plan.batch = 1;
+    return check_plan(c, plan) ? Seconds(0) : e.simulate(plan);
+  }
+
+  std::vector<Case> cases_;
   std::span<const Plan> plans_;
   AllReduceRule rule_;
   std::vector<Seconds> times_;

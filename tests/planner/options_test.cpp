@@ -152,6 +152,9 @@ TEST(Options, WhatASpaceLeavesNoChoiceAboutHoldsWhereATextIsSilent) {
   EXPECT_EQ(plan_of(prefill, space, "ulysses:cp=8,batch=1"), parse_plan("ulysses:cp=8,batch=1"));
   space.options.front().values = {0, 1};
   EXPECT_EQ(plan_of(prefill, space, "ring_pass_kv:cp=8,batch=1"), ring);
+  // Chunks are tried beside whole prompts, and a row of these names none.
+  space.options = {{&kPrefillChunk, {2048}}};
+  EXPECT_EQ(plan_of(prefill, space, "ring_pass_kv:cp=8,batch=1"), ring);
   // A batch has a request per chunk.
   EXPECT_EQ(plan_of(decode, {}, "helix:kvp=2,tpf=2,chunks=4").batch, 4);
   EXPECT_EQ(plan_of(decode, {}, "helix:kvp=2,tpf=2,batch=3,chunks=4").batch, 3);

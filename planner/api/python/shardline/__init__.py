@@ -528,7 +528,7 @@ def serve(
     requests: Optional[Count] = None,
     slo: str = "",
     lengths: str = "equal",
-    replicas: Count = 1,
+    replicas: Count = 0,
     router: str = "round_robin",
     failure: Sequence[str] = (),
     seed: Count = 1,
@@ -568,7 +568,7 @@ def serve(
         slo: targets, "ttft p99 2 s, tpot p99 40 ms"; without a rate, users or a trace the largest rate that
             meets them is sought.
         lengths: "equal", or "drawn": from 80 to 100 % of input and output.
-        replicas: copies of the plan.
+        replicas: copies of the plan; 0: one of a plan that is named, else as many as the line's answer starts.
         router: which replica a request goes to: "round_robin", "least_requests", "least_kv" or "prefix".
         failure: replicas that die, ``["0 at 60 s for 5 min"]``; without ``for`` they do not come back.
         seed: of arrivals and lengths.

@@ -1,0 +1,81 @@
+// Settings that change nothing of a play.
+#include <algorithm>
+#include <cmath>
+
+#include "planner/search/evaluate.hpp"
+#include "planner/serving/acceptance.hpp"
+#include "planner/serving/plan_steps.hpp"
+#include "planner/studies/idle_settings.hpp"
+#include "planner/studies/served_pair.hpp"
+#include "planner/studies/service_knobs.hpp"
+
+namespace shardline {
+
+namespace {
+
+bool equal(double x, double y) {
+  constexpr double kAlike = 1e-9;
+  return std::abs(x - y) <= kAlike * std::max(std::abs(x), std::abs(y));
+}
+
+// What a scheduler asks of its engine: steps of few and of many requests, short and long, and of a prompt.
+std::vector<StepBatch> looked_at() {
+  std::vector<StepBatch> out;
+  for (const auto& [requests, tokens] : {std::pair{1U, 512U}, {1U, 16384U}, {32U, 4096U}, {256U, 1024U}}) {
+    StepBatch step;
+    step.decodes = requests;
+    step.cached = std::uint64_t{requests} * tokens;
+    step.longest = tokens;
+    out.push_back(step);
+    step.prompts.push_back({2048, 0});
+    out.push_back(step);
+  }
+  return out;
+}
+
+// Of one server: how long its steps take, and what it has room for.
+bool same_server(const Study& a, const Study& b, const Plan& plan, const std::vector<std::string>& knobs,
+                 const LoadLengths& lengths, PairRole role) {
+  const bool half = role != PairRole::none;
+  const auto of = [half](const Study& s) { return half ? half_of_pair(s.study) : s.study; };
+  const auto knobs_on = [&](const Study& s) {
+    return half ? pair_knobs(s.study, plan, role, knobs, lengths)
+                : service_knobs(s.study, plan, knobs, lengths.mean);
+  };
+  const Case with = of(a), without = of(b);
+  if (check_plan(with, plan) != check_plan(without, plan)) return false;
+  const ServiceKnobs x = knobs_on(a), y = knobs_on(b);
+  if (x.blocks() != y.blocks() || x.block() != y.block() || x.longest() != y.longest()) return false;
+  const PlanStepTimes first(with, plan, a.sweep().search.all_reduce),
+      second(without, plan, b.sweep().search.all_reduce);
+  const std::vector<StepBatch> steps = looked_at();
+  return std::all_of(steps.begin(), steps.end(), [&](const StepBatch& step) {
+    return equal(first.of(step).value, second.of(step).value);
+  });
+}
+
+}  // namespace
+
+std::vector<Diagnostic> idle_in_play(const Study& study, const ServiceQuestion& q,
+                                     const std::vector<std::string>& settings,
+                                     const std::function<Study(const std::vector<std::string>&)>& without) {
+  const LoadLengths lengths{std::max(2LL, q.input + q.output), q.input};
+  const int drafts = q.plan[kDrafts];
+  return idle_settings(
+      settings, !study.study.system.calibration.empty(), [&](const std::vector<std::string>& others) {
+        const Study other = without(others);
+        const ServedRequest &x = study.study.served, &y = other.study.served;
+        const auto accepted = [&](const Study& s) {
+          return drafts > 0 && s.study.acceptance ? s.study.acceptance->at(drafts).mean : 0.0;
+        };
+        if (x.input != y.input || x.output != y.output || !equal(accepted(study), accepted(other)) ||
+            !equal(study.study.engine->host.path.value, other.study.engine->host.path.value))
+          return false;
+        const PairRole role = q.prefill ? PairRole::decodes : PairRole::none;
+        if (!same_server(study, other, q.plan, q.knobs, lengths, role)) return false;
+        return !q.prefill || q.prefill->on ||
+               same_server(study, other, q.prefill->plan, q.prefill->knobs, lengths, PairRole::prefills);
+      });
+}
+
+}  // namespace shardline
