@@ -133,17 +133,45 @@ void TrtllmScheduler::fit_no_evict() {
     reading_.push_back(id);
     available -= needed;
   }
+  leave_out_pending();
   fit_pending(available);
+}
+
+// Takes those out that wait for others' blocks, and behind the last one that could have tokens of a step in
+// which all had blocks: whether these fit the cache decides nothing.
+void TrtllmScheduler::leave_out_pending() {
+  const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
+  const std::uint32_t block = knobs_.tokens_per_block;
+  const bool in_order = !drafts() && (!knobs_.enable_chunked_prefill ||
+                                      knobs_.context_chunking_policy != TrtllmChunking::equal_progress);
+  std::uint32_t left = knobs_.max_num_tokens;
+  for (const Id id : fitting_)
+    if (requests_[id].state != Request::State::to_complete) left -= std::min(left, rows());
+  std::size_t kept = 0, last = 0;
+  for (const Id id : pending_) {
+    if (!is_static && better_skipped(id)) continue;
+    pending_[kept++] = id;
+    if (!in_order) continue;
+    const Request& r = requests_[id];
+    const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).all * block : 0;
+    const std::uint32_t needs = cost(all, cached, all);
+    if (needs <= left || (knobs_.enable_chunked_prefill && left >= block)) last = kept;
+    if (!knobs_.enable_chunked_prefill && needs > left) {
+      if (needs > knobs_.max_num_tokens) last = kept;  // the engine ends with an error
+      break;
+    }
+    left -= std::min(left, needs <= left ? needs : left / block * block);
+    if (left == 0 && knobs_.enable_chunked_prefill) break;
+  }
+  pending_.resize(in_order ? last : kept);
 }
 
 // As to_completion() says it. What is found and held is counted only where it decides: while all fit without
 // it, they do with it.
 void TrtllmScheduler::fit_pending(std::int64_t available) {
-  const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
   std::int64_t slots = free_slots(), spare = available;
   uncounted_.clear();
   for (const Id id : pending_) {
-    if (!is_static && better_skipped(id)) continue;
     if (fitting_.size() >= knobs_.max_batch_size) break;
     const Request& r = requests_[id];
     const std::int64_t states = r.first_chunk() ? 1 : 0;

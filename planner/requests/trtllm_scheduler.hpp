@@ -163,6 +163,7 @@ class TrtllmScheduler : public Scheduler {
   std::uint32_t held(Id id);
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
+  void leave_out_pending();
   void fit_pending(std::int64_t available);
   std::int64_t next_blocks(Id id);
   void require_states_played() const;
