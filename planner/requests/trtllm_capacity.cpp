@@ -27,20 +27,35 @@ void TrtllmScheduler::lack_blocks() const {
        "fewer requests at once (max_batch_size) and more blocks"}}});
 }
 
-// Of its text less the last token, which is computed in any case.
+// Of its text less the last token, which is computed in any case; once in a decision. Of what was there when
+// it was looked up before, the cache's losses say what still is.
 const TrtllmScheduler::Found& TrtllmScheduler::found(Id id) {
-  const auto [known, is_new] = found_.try_emplace(id);
-  if (!is_new || !knobs_.enable_block_reuse) return known->second;
-  const std::size_t whole = (requests_[id].context - 1) / knobs_.tokens_per_block;
+  Found& f = requests_[id].look;
+  if (f.decision == decisions_) return f;
+  f.decision = decisions_;
+  f.held.reset();
+  f.fresh.reset();
+  if (!knobs_.enable_block_reuse) return f;
+  const std::uint32_t whole = (requests_[id].context - 1) / knobs_.tokens_per_block;
   extend(id, whole);
-  const std::vector<BlockHash>& chain = requests_[id].chain;
-  std::vector<KvBlock> blocks;
-  pool_.find(std::span(chain).first(whole), blocks);
-  Found& f = known->second;
-  f.all = static_cast<std::uint32_t>(blocks.size());
-  f.held = f.all - pool_.idle(blocks);
+  const std::span<const BlockHash> chain = std::span(requests_[id].chain).first(whole);
+  f.all = pool_.losses().left(chain, std::min(f.all, whole), f.since);
+  f.since = pool_.losses().mark();
+  while (f.all < whole && pool_.holds_text(chain[f.all])) ++f.all;
   if (f.all < whole) f.fresh = chain[f.all];
   return f;
+}
+
+// Of what is found, blocks that somebody holds.
+std::uint32_t TrtllmScheduler::held(Id id) {
+  found(id);
+  Found& f = requests_[id].look;
+  if (!f.held) {
+    std::vector<KvBlock> blocks;
+    pool_.find(std::span<const BlockHash>(requests_[id].chain).first(f.all), blocks);
+    f.held = f.all - pool_.idle(blocks);
+  }
+  return *f.held;
 }
 
 // Whether a prompt that has not begun waits for blocks that another one is about to fill; if not, it is about
@@ -82,14 +97,14 @@ void TrtllmScheduler::require_states_played() const {
 std::int64_t TrtllmScheduler::to_completion(Id id) {
   const Request& r = requests_[id];
   const auto has = static_cast<std::int64_t>(r.blocks.size());
-  return blocks_of(std::uint64_t{r.prompt} + r.answer) - has - (r.first_chunk() ? found(id).held : 0);
+  return blocks_of(std::uint64_t{r.prompt} + r.answer) - has - (r.first_chunk() ? held(id) : 0);
 }
 
 // Blocks that it lacks for the next step; of one that asks for those to read into, all of its prompt's.
 std::int64_t TrtllmScheduler::next_blocks(Id id) {
   const Request& r = requests_[id];
   if (r.state == Request::State::asks) return blocks_of(r.prompt);
-  if (r.first_chunk()) return blocks_of(std::uint64_t{r.context} + r.drafts) - found(id).held;
+  if (r.first_chunk()) return blocks_of(std::uint64_t{r.context} + r.drafts) - held(id);
   if (r.state == Request::State::context) return 0;
   if (drafts()) return blocks_to_verify(r);
   return blocks_of(std::uint64_t{r.cached} + 1) - blocks_of(r.cached);
@@ -97,20 +112,20 @@ std::int64_t TrtllmScheduler::next_blocks(Id id) {
 
 void TrtllmScheduler::fit_no_evict() {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
-  std::vector<Id> pending, asking;
+  std::vector<Id> asking;
+  pending_.clear();
   std::int64_t available = pool_.available();
   for (const Id id : active_) {
     if (fitting_.size() >= knobs_.max_batch_size) break;
     const Request::State state = requests_[id].state;
     if (state == Request::State::context || state == Request::State::asks) {
-      (state == Request::State::asks ? asking : pending).push_back(id);
+      (state == Request::State::asks ? asking : pending_).push_back(id);
       continue;
     }
     if (state != Request::State::comes) fitting_.push_back(id);
     available -= to_completion(id);
   }
   if (is_static && fitting_.size() + coming_ > 0) return;
-  std::int64_t slots = free_slots();
   // [R21] The first that does not fit ends its own list alone.
   for (const Id id : asking) {
     const std::uint32_t needed = to_completion(id);
@@ -118,13 +133,60 @@ void TrtllmScheduler::fit_no_evict() {
     reading_.push_back(id);
     available -= needed;
   }
-  for (const Id id : pending) {
+  leave_out_pending();
+  fit_pending(available);
+}
+
+// Takes those out that wait for others' blocks, and behind the last one that could have tokens of a step in
+// which all had blocks: whether these fit the cache decides nothing.
+void TrtllmScheduler::leave_out_pending() {
+  const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
+  const std::uint32_t block = knobs_.tokens_per_block;
+  const bool in_order = !drafts() && (!knobs_.enable_chunked_prefill ||
+                                      knobs_.context_chunking_policy != TrtllmChunking::equal_progress);
+  std::uint32_t left = knobs_.max_num_tokens;
+  for (const Id id : fitting_)
+    if (requests_[id].state != Request::State::to_complete) left -= std::min(left, rows());
+  std::size_t kept = 0, last = 0;
+  for (const Id id : pending_) {
     if (!is_static && better_skipped(id)) continue;
+    pending_[kept++] = id;
+    if (!in_order) continue;
+    const Request& r = requests_[id];
+    const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).all * block : 0;
+    const std::uint32_t needs = cost(all, cached, all);
+    if (needs <= left || (knobs_.enable_chunked_prefill && left >= block)) last = kept;
+    if (!knobs_.enable_chunked_prefill && needs > left) {
+      if (needs > knobs_.max_num_tokens) last = kept;  // the engine ends with an error
+      break;
+    }
+    left -= std::min(left, needs <= left ? needs : left / block * block);
+    if (left == 0 && knobs_.enable_chunked_prefill) break;
+  }
+  pending_.resize(in_order ? last : kept);
+}
+
+// As to_completion() says it. What is found and held is counted only where it decides: while all fit without
+// it, they do with it.
+void TrtllmScheduler::fit_pending(std::int64_t available) {
+  std::int64_t slots = free_slots(), spare = available;
+  uncounted_.clear();
+  for (const Id id : pending_) {
     if (fitting_.size() >= knobs_.max_batch_size) break;
-    const std::int64_t needed = to_completion(id), states = requests_[id].first_chunk() ? 1 : 0;
-    if (needed > available || states > slots) break;
+    const Request& r = requests_[id];
+    const std::int64_t states = r.first_chunk() ? 1 : 0;
+    if (states > slots) break;
+    const std::int64_t most = std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} -
+                              static_cast<std::int64_t>(r.blocks.size());
+    if (most > spare) {
+      for (const Id other : uncounted_) available -= to_completion(other);
+      uncounted_.clear();
+      spare = available;
+      if (to_completion(id) > spare) break;
+    }
     fitting_.push_back(id);
-    available -= needed;
+    uncounted_.push_back(id);
+    spare -= most;
     slots -= states;
   }
 }

@@ -146,7 +146,7 @@ void TrtllmScheduler::store(Id id, std::uint32_t tokens) {
   extend(id, full);
   for (std::uint32_t i = 0; i < full; ++i) {
     if (r.filled[i] || pool_.holds_text(r.chain[i])) continue;
-    pool_.fill(r.blocks[i], r.chain[i]);
+    pool_.fill(r.blocks[i], r.chain[i], i == 0 ? 0 : r.chain[i - 1], i);
     r.filled[i] = true;
   }
 }
@@ -235,7 +235,7 @@ bool TrtllmScheduler::schedule() {
   pausing_.clear();
   generating_.clear();
   chunks_.clear();
-  found_.clear();
+  ++decisions_;
   about_.clear();
   reserved_ = 0;
   if (drafts()) leave_out_who_ends();

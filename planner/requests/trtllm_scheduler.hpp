@@ -82,6 +82,13 @@ struct TrtllmKnobs {
 /// several window sizes, LoRA. A token under way when a request is paused counts.
 class TrtllmScheduler : public Scheduler {
  public:
+  /// What of a text less its last token is in the cache.
+  struct Found {
+    std::uint32_t all = 0;                  // blocks
+    std::optional<BlockHash> fresh;         // the first that is not
+    std::optional<std::uint32_t> held;      // of `all`, those that somebody holds, where it was asked for
+    std::uint64_t decision = 0, since = 0;  // when it was looked up; a mark of the cache's losses
+  };
   struct Request : Scheduler::Request {
     // asks: for blocks, to read its prompt; comes: it is being read; arrived: it was, and has no row yet.
     enum class State : std::uint8_t { asks, comes, arrived, context, generation, to_complete };
@@ -100,6 +107,7 @@ class TrtllmScheduler : public Scheduler {
     std::vector<bool> filled;  // by block: it is the one that is found
     std::vector<BlockHash> chain;
     TextMemory::Text text;  // of the trace's blocks, in texts_
+    Found look;             // the last one
     bool first_chunk() const { return state == State::context && blocks.empty(); }
   };
 
@@ -142,10 +150,6 @@ class TrtllmScheduler : public Scheduler {
   bool waits_for_transfers() const override { return coming_ + kept_.size() > 0; }
 
  private:
-  struct Found {
-    std::uint32_t all = 0, held = 0;  // blocks of its text in the cache; those that somebody holds
-    std::optional<BlockHash> fresh;   // the first that is not
-  };
   struct Chunk {
     Id id;
     std::uint32_t left, reusable, size;  // tokens
@@ -156,8 +160,11 @@ class TrtllmScheduler : public Scheduler {
   void take_blocks(Request& r, std::uint64_t tokens);
   [[noreturn]] void lack_blocks() const;
   const Found& found(Id id);
+  std::uint32_t held(Id id);
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
+  void leave_out_pending();
+  void fit_pending(std::int64_t available);
   std::int64_t next_blocks(Id id);
   void require_states_played() const;
   std::int64_t free_slots() const;
@@ -211,7 +218,8 @@ class TrtllmScheduler : public Scheduler {
   // Of the step that is being decided.
   std::vector<Id> fitting_, pausing_, generating_, reading_;
   std::vector<Chunk> chunks_;
-  std::unordered_map<Id, Found> found_;
+  std::uint64_t decisions_ = 0;
+  std::vector<Id> pending_, uncounted_;
   std::unordered_set<BlockHash> about_;  // blocks that prompts are about to fill
   std::uint64_t reserved_ = 0;           // blocks for prompts that fit, under max_utilization
   std::uint32_t waited_ = 0;             // steps that prompts were held back

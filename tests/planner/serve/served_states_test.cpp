@@ -59,6 +59,9 @@ TEST(ServedStates, R23BlocksHaveWhatStatesLeave) {
   };
   left("tensor:tpa=8,ep=8", kState / 8, 4096);
   left("dp_ep:dp=8,ep=8", kState, 8192);
+  // No more than the engine's own 2,048: of requests of 1,000 tokens 3,700 would fit.
+  const auto shorter = service_knobs(study.study, possible_plan(study, "tensor:tpa=8,ep=8"), {}, 1000);
+  EXPECT_EQ(shorter.requests(), 2048U);
 }
 
 // Of a plan with as many requests, each of as many tokens as blocks have for it, the caches are what the
