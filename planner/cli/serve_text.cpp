@@ -74,16 +74,22 @@ std::string policy_text(const ServiceKnobs& knobs) {
   return "";
 }
 
+// The pool of layers with windows, where there is one.
+std::string windows_text(const ServiceKnobs& knobs) {
+  const std::uint32_t blocks = knobs.window_blocks();
+  return blocks > 0 ? fmt::format(" and {} of layers with windows", blocks) : "";
+}
+
 }  // namespace
 
 std::string engine_line(const Study& study, const ServiceKnobs& k) {
   const EngineProfile& e = *study.study.engine;
   return fmt::format(
-      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV, {} tokens of a request at most, "
+      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV{}, {} tokens of a request at most, "
       "prefix "
       "cache {}",
       e.title, e.version, policy_text(k), k.step_tokens(), k.requests(), k.blocks(),
-      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), k.longest(),
+      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), windows_text(k), k.longest(),
       k.finds() ? "on" : "off");
 }
 

@@ -55,6 +55,9 @@ struct SglangKnobs {
   std::uint32_t disaggregation_decode_extra_slots = 0;  // places beside max_running_requests
 };
 
+/// Pages of the pool of layers with windows; 0 where the model has none.
+std::uint64_t window_pages(const SglangKnobs& knobs);
+
 /// The scheduler of SGLang under its policy fcfs [R8]: prompts before everything else. While there are any
 /// that fit, steps compute prompts, and those that decode wait (unless enable_mixed_chunk); else all that run
 /// decode. A prompt begins if its rest and all of its answer fit beside the part of others' answers that

@@ -10,6 +10,14 @@
 
 namespace shardline {
 
+// pool_configurator.py, HybridSWAPoolConfigurator: tokens rounded down, and then to whole pages.
+std::uint64_t window_pages(const SglangKnobs& knobs) {
+  if (knobs.sliding_window == 0) return 0;
+  const std::uint64_t pages = knobs.max_total_tokens / knobs.page_size;
+  const double tokens = static_cast<double>(pages * knobs.page_size) * knobs.swa_full_tokens_ratio;
+  return std::min(static_cast<std::uint64_t>(tokens) / knobs.page_size, pages);
+}
+
 void SglangScheduler::begin_windows() {
   if (drafts()) throw UserError("drafts of a model with windows under SGLang are not played yet");
   if (role_ != PairRole::none)
@@ -20,10 +28,7 @@ void SglangScheduler::begin_windows() {
         "played yet");
   }
   SL_CHECK(knobs_.swa_eviction_interval > 0, "windows are dropped at times");
-  // pool_configurator.py, HybridSWAPoolConfigurator: tokens rounded down, then whole pages.
-  const auto tokens = static_cast<std::uint64_t>(static_cast<double>(pages() * knobs_.page_size) *
-                                                 knobs_.swa_full_tokens_ratio);
-  const std::uint64_t pool = std::min(tokens / knobs_.page_size, pages());
+  const std::uint64_t pool = window_pages(knobs_);
   if (pool == 0) throw UserError("the KV cache of layers with windows has room for no page");
   windows_ = std::make_unique<SglangWindows>(pages_of(knobs_.sliding_window), pool);
 }

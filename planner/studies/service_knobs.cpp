@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "planner/engines/architectures.hpp"
@@ -12,51 +11,19 @@
 #include "planner/layers/share.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/requests/vllm_drafts.hpp"
-#include "planner/search/memory.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
 #include "planner/studies/draft_caps.hpp"
+#include "planner/studies/fitting_blocks.hpp"
 #include "planner/studies/knob_tables.hpp"
+#include "planner/studies/window_pools.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
 
 namespace {
-
-// Bytes of a rank's KV caches of one request of so many tokens.
-double cache_bytes(Case c, const Plan& plan, long long tokens) {
-  c.batch = decode_batch(tokens);
-  return memory_use(c, plan).kv.value;
-}
-
-// Blocks of so many tokens for requests of `mean` tokens each. What a layer keeps whatever a request's length
-// (a window's, a state) is set aside for as many requests as fit, and what it keeps of steps under way once.
-// There are CUDA graphs of as many requests as the engine has any for, of the `requests` that it may run.
-std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
-                        long long mean) {
-  const long long far = std::max<long long>(1 << 20, 4LL * block);
-  const double one_far = cache_bytes(c, plan, far);
-  const double token = (cache_bytes(c, plan, 2 * far) - one_far) / static_cast<double>(far);
-  Plan two = plan;
-  two.batch = 2 * plan.batch;
-  const double each_far = cache_bytes(c, two, far) - one_far;
-  const double fixed = std::max(0.0, each_far - token * static_cast<double>(far)),
-               once = std::max(0.0, one_far - each_far);
-  Case one = c;
-  one.batch = decode_batch(mean);
-  const MemoryUse use = memory_use(one, plan);
-  KeptOf server = use.server;
-  server.requests = std::min<long long>(requests, c.engine->graphs.empty() ? 0 : c.engine->graphs.back());
-  const double room =
-      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, server).value - once;
-  const double each = token * static_cast<double>(mean) + fixed;
-  if (room < each) return 0;
-  const double left = room - std::floor(room / each) * fixed;
-  const double blocks = std::floor(left / (token * block));
-  return static_cast<std::uint32_t>(std::min(blocks, 4e9));
-}
 
 // A block lies on all ranks that share its cache, in as many tokens each.
 int sharers_of(const Case& c, const Plan& plan) {
@@ -74,18 +41,6 @@ std::uint32_t on_sharers(std::uint32_t block, int sharers) {
                                 sharers > 1 ? fmt::format(" on {} ranks that share it", sharers) : "",
                                 kTraceBlock));
   return all;
-}
-
-// What memory has room for, in blocks; throws where no request has room.
-std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
-                              long long mean_tokens) {
-  const std::uint32_t blocks = blocks_of(c, plan, block, requests, mean_tokens);
-  if (blocks > 0) return blocks;
-  Case one = c;
-  one.batch = decode_batch(mean_tokens);
-  const auto misfit = does_not_fit(one, memory_use(one, plan));
-  throw UserError(fmt::format("{} does not fit {}: {}", to_string(plan), c.system.name,
-                              misfit ? *misfit : "no request has room for its KV"));
 }
 
 // As launch files say it: the longest request that there may be, the model's own limit or what fits.
@@ -107,6 +62,25 @@ void of_one_group(SglangKnobs& knobs, std::uint32_t groups) {
   knobs.schedule_conservativeness *= 0.3;
 }
 
+// Options of a pool that the model does not have.
+void require_windows(const Case& c, const std::vector<std::string>& overrides, const KnobsGiven& given) {
+  for (const std::string& text : overrides) {
+    if (!knob_parts(text).name.starts_with("swa_")) continue;
+    throw UserError(fmt::format("{} {}: {} has no layers with windows that {} keeps in a pool of their own",
+                                argument_name(given.option), text, c.model.name, c.engine->title));
+  }
+}
+
+// Both pools of a model with windows, but for what is said of them.
+void split_pools(SglangKnobs& knobs, const Case& c, const Plan& plan, std::uint32_t requests,
+                 long long mean_tokens) {
+  const WindowPools pools = window_pools(c, plan, requests, mean_tokens, knobs.swa_full_tokens_ratio);
+  if (pools.tokens < knobs.page_size) no_room(c, plan, mean_tokens);
+  knobs.swa_full_tokens_ratio = pools.ratio;
+  if (knobs.max_total_tokens == 0)
+    knobs.max_total_tokens = static_cast<std::uint32_t>(pools.tokens / knobs.page_size * knobs.page_size);
+}
+
 SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
                          long long mean_tokens, const KnobsGiven& given) {
   SglangKnobs knobs;
@@ -116,13 +90,20 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   // (sgl-project/sglang, server_args.py: "TensorRT-LLM MHA only supports page_size of 16, 32 or 64").
   knobs.page_size = architecture_of(device) == Architecture::blackwell ? 64 : 1;
   knobs.max_running_requests = knobs.context_length = knobs.max_total_tokens = 0;
+  const bool windows = has_window_pool(c);
+  if (windows) knobs.swa_full_tokens_ratio = 0;
   set_knobs(knobs, overrides, given);
+  if (windows)
+    knobs.sliding_window = sliding_window(c);
+  else
+    require_windows(c, overrides, given);
   if (plan[kDrafts] > 0 && knobs.max_running_requests == 0) knobs.max_running_requests = kSglangDrafting;
   if (plan.dp > 1) of_one_group(knobs, static_cast<std::uint32_t>(plan.dp));
   knobs.page_size = on_sharers(knobs.page_size, sharers_of(c, plan));
+  const std::uint32_t most =
+      knobs.max_running_requests > 0 ? knobs.max_running_requests : std::numeric_limits<std::uint32_t>::max();
+  if (windows) split_pools(knobs, c, plan, most, mean_tokens);
   if (knobs.max_total_tokens == 0) {
-    const std::uint32_t most = knobs.max_running_requests > 0 ? knobs.max_running_requests
-                                                              : std::numeric_limits<std::uint32_t>::max();
     knobs.max_total_tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(
         1U << 31,
         std::uint64_t{blocks_that_fit(c, plan, knobs.page_size, most, mean_tokens)} * knobs.page_size));
@@ -154,12 +135,15 @@ TrtllmKnobs trtllm_knobs(const Case& c, const Plan& plan, const std::vector<std:
 }
 
 // Caches of several kinds have pages of their own for each in these engines, and rules of their own.
-std::optional<std::string> several_caches(const Case& c) {
+std::optional<std::string> several_caches(const Case& c, const Plan& plan) {
   if (same_engine(c.engine->name, "vllm")) return std::nullopt;
   for (const Attention& a : c.model.attentions) {
     if (a.recurrent())
       return fmt::format("{} keeps states of requests in a pool of their own, which is not played yet",
                          c.engine->title);
+  }
+  if (has_window_pool(c)) return no_play_of_windows(c, plan);
+  for (const Attention& a : c.model.attentions) {
     if (a.reach.local() && !c.engine->pools.keeps_windows_whole(c.model.architecture))
       return fmt::format("{} keeps windows in a pool of their own, which is not played yet", c.engine->title);
   }
@@ -216,7 +200,7 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts
     if (a.reach.local() && !a.reach.slides())
       return "its layers attend to chunks, so that a step depends on where in its chunk each request is";
   }
-  return several_caches(c);
+  return several_caches(c, plan);
 }
 
 void require_play(const Case& c, const Plan& plan, bool prompts) {
@@ -331,6 +315,10 @@ std::uint32_t ServiceKnobs::step_tokens() const { return alike(*this).step_token
 std::uint32_t ServiceKnobs::requests() const { return alike(*this).requests; }
 std::uint32_t ServiceKnobs::block() const { return alike(*this).block; }
 std::uint32_t ServiceKnobs::blocks() const { return alike(*this).blocks; }
+std::uint32_t ServiceKnobs::window_blocks() const {
+  const auto* k = std::get_if<SglangKnobs>(&of);
+  return k == nullptr ? 0 : static_cast<std::uint32_t>(window_pages(*k));
+}
 std::uint32_t ServiceKnobs::longest() const { return alike(*this).longest; }
 bool ServiceKnobs::finds() const { return alike(*this).finds; }
 

@@ -29,6 +29,8 @@ struct ServiceKnobs {
   std::uint32_t requests() const;     ///< that decode at once
   std::uint32_t block() const;        ///< tokens of a block of the KV cache
   std::uint32_t blocks() const;       ///< of each attention group
+  /// Of layers with windows, where they have a pool of their own [R22]; else 0.
+  std::uint32_t window_blocks() const;
   std::uint32_t longest() const;      ///< tokens of a prompt and its answer
   bool finds() const;                 ///< whether text that is cached is found
 };
