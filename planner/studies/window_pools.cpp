@@ -38,9 +38,6 @@ std::optional<std::string> no_play_of_windows(const Case& c, const Plan& plan) {
   if (plan[kDrafts] > 0)
     return "its drafts take windows ahead of what is accepted, in a pool of their own, which is not played "
            "yet: sweep and plan have such drafts on average";
-  if (plan.dp > 1)
-    return "its attention groups drop windows by a count of all their steps, idle ones too, which is not "
-           "played yet";
   for (const Attention& a : c.model.attentions) {
     if (!a.none() && cache_share(c, a, plan).sharers.size > 1)
       return "ranks share the cache of a request, whose windows are a pool of their own, which is not played "
