@@ -74,23 +74,17 @@ std::string policy_text(const ServiceKnobs& knobs) {
   return "";
 }
 
-// The pool of layers with windows, where there is one.
-std::string windows_text(const ServiceKnobs& knobs) {
-  const std::uint32_t blocks = knobs.window_blocks();
-  return blocks > 0 ? fmt::format(" and {} of layers with windows", blocks) : "";
-}
-
 }  // namespace
 
 std::string engine_line(const Study& study, const ServiceKnobs& k) {
   const EngineProfile& e = *study.study.engine;
+  const std::uint32_t w = k.window_blocks();
   return fmt::format(
       "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV{}, {} tokens of a request at most, "
-      "prefix "
-      "cache {}",
+      "prefix cache {}",
       e.title, e.version, policy_text(k), k.step_tokens(), k.requests(), k.blocks(),
-      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), windows_text(k), k.longest(),
-      k.finds() ? "on" : "off");
+      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()),
+      w > 0 ? fmt::format(" and {} of layers with windows", w) : "", k.longest(), k.finds() ? "on" : "off");
 }
 
 namespace {

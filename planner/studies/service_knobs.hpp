@@ -31,8 +31,8 @@ struct ServiceKnobs {
   std::uint32_t blocks() const;       ///< of each attention group
   /// Of layers with windows, where they have a pool of their own [R22]; else 0.
   std::uint32_t window_blocks() const;
-  std::uint32_t longest() const;      ///< tokens of a prompt and its answer
-  bool finds() const;                 ///< whether text that is cached is found
+  std::uint32_t longest() const;  ///< tokens of a prompt and its answer
+  bool finds() const;             ///< whether text that is cached is found
 };
 
 /// What steps of the plan yield, by the case's acceptance [P28]; no drafts of a plan without.
