@@ -38,11 +38,13 @@ std::string slots_text(const ServiceKnobs& knobs) {
 
 std::string engine_line(const Study& study, const ServiceKnobs& k) {
   const EngineProfile& e = *study.study.engine;
+  const std::uint32_t w = k.window_blocks();
   return fmt::format(
-      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV{}, {} tokens of a request at most, "
+      "{} {}: {}{} tokens and {} requests a step at most, {} {} of KV{}{}, {} tokens of a request at most, "
       "prefix cache {}",
       e.title, e.version, policy_text(k), k.step_tokens(), k.requests(), k.blocks(),
-      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()), slots_text(k), k.longest(),
+      k.block() == 1 ? "tokens" : fmt::format("blocks of {} tokens", k.block()),
+      w > 0 ? fmt::format(" and {} of layers with windows", w) : "", slots_text(k), k.longest(),
       k.finds() ? "on" : "off");
 }
 

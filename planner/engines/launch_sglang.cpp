@@ -86,9 +86,10 @@ void put_prefill(const Server& s, LaunchOptions& o) {
 
 // Pools of layers that hold no tokens of their requests, or not all: of the sizes that the plan's memory was
 // reckoned with. Attention DP divides places for states among its groups, the other is a part
-// (model_executor/model_runner_kv_cache_mixin.py, handle_max_mamba_cache; pool_configurator.py).
+// (model_executor/model_runner_kv_cache_mixin.py, handle_max_mamba_cache; pool_configurator.py). Of requests
+// that were played the part is what was played.
 void put_pools(const Server& s, LaunchOptions& o) {
-  if (const int part = window_thousandths(s.study, s.plan); part > 0)
+  if (const int part = window_thousandths(s.study, s.plan); part > 0 && s.served == nullptr)
     put(o, "--swa-full-tokens-ratio", fmt::format("{:.3f}", part / 1000.0));
   if (const long long places = state_places(s.study, s.plan); places > 0)
     put(o, "--max-mamba-cache-size", places * s.plan.dp);

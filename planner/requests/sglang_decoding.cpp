@@ -28,22 +28,24 @@ DecidedStep& SglangScheduler::add_step() {
 // A row for each that runs; of who has all its tokens one in vain.
 void SglangScheduler::decode_all(DecidedStep& step) {
   if (drafts()) return verify_all(step);
+  if (windows_) drop_windows();
   evict_for(std::uint64_t{running_.size()} * knobs_.page_size);
   const std::uint64_t pages = pages_to_decode(running_);
-  if (pages > free_ && role_ == PairRole::decodes) {
+  if (lacks(pages) && role_ == PairRole::decodes) {
     throw PairStops(
         "SGLang aborts a request: the last one that decodes has no room for a token, as all else is "
         "kept for prompts that come (raise num_reserved_decode_tokens or max_total_tokens)");
   }
-  if (pages > free_) {
+  if (lacks(pages)) {
     throw UserError("SGLang ends with an error: no room for the tokens of " +
                     std::to_string(running_.size()) + " requests that decode beside prompts");
   }
-  free_ -= pages;
+  take(pages);
   for (const Id id : running_) {
     Request& r = requests_[id];
     step.add_decode(r.computed);
     ++r.computed;
+    ++r.decoded;
     if (r.generated == r.answer) continue;
     ++r.generated;
     ++r.in_flight;
@@ -53,14 +55,15 @@ void SglangScheduler::decode_all(DecidedStep& step) {
 
 void SglangScheduler::release_retracted(Id id, std::size_t others) {
   Request& r = requests_[id];
-  free_ += pages_of(held_tokens(r)) - r.kept;
-  tree_.unlock(r.node);
+  const std::uint64_t held = pages_of(held_tokens(r));
+  free_ += held - r.kept;
+  if (windows_) windows_->free += held - std::max(r.kept, r.gone / knobs_.page_size);
+  unlock(r);
   evict_for(std::uint64_t{others} * knobs_.retract_decode_steps);
   for (DecidedStep& step : steps_) std::erase_if(step.parts, [&](const auto& p) { return p.id == id; });
   r.generated = r.known();  // the token under way is lost
-  r.in_flight = r.computed = r.allocated = r.kept = 0;
+  r.in_flight = r.computed = r.allocated = r.kept = r.gone = r.decoded = 0;
   --slots_;
-  r.node = 0;
   ++r.preempted;
   ++retractions_;
   retracted_.push_back(id);
@@ -78,7 +81,7 @@ void SglangScheduler::retract() {
   const auto short_of = [&] {
     const std::uint64_t pages = pages_to_decode(order);
     evict_for(pages * knobs_.page_size);
-    return free_ < pages;
+    return lacks(pages);
   };
   for (bool first = true; order.size() > 1 && (first || short_of()); first = false) {
     const Id id = order.back();
@@ -107,13 +110,14 @@ bool SglangScheduler::schedule_decodes() {
   if (running_.empty()) return false;
   const std::uint64_t pages = pages_to_decode(running_);
   evict_for(pages * knobs_.page_size);
-  if (free_ < pages) {
+  if (lacks(pages)) {
     retract();
     full_ = full_ && retracted_.empty();
   } else {
     ++ratio_steps_;
   }
   decode_all(add_step());
+  if (windows_) windows_->of_running = ++windows_->batches;
   return true;
 }
 
@@ -122,7 +126,8 @@ std::uint64_t SglangScheduler::steps_alike() const {
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // Prompts are tried in every step unless nobody waits or somebody did not fit; that changes when one that
   // runs is done.
-  const bool tried = role_ == PairRole::decodes ? changed_ : !full_ && !waiting_.empty();
+  const bool refused = windows_ ? windows_->refusal.known : full_;
+  const bool tried = role_ == PairRole::decodes ? changed_ : !refused && !waiting_.empty();
   if (cut_ || last_prompts_ || finished_ > 0 || tried || !first.batch.prompts.empty() ||
       !last.batch.prompts.empty() || first.parts != last.parts || last.parts.size() != running_.size() ||
       last.batch.decodes != running_.size() || first.batch.decodes != running_.size()) {
@@ -131,8 +136,10 @@ std::uint64_t SglangScheduler::steps_alike() const {
   std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   for (const DecidedStep::Part& p : first.parts)
     most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].known());
+  if (windows_ && !waiting_.empty()) most = 1 + refusals_alike(most - 1);
+  const std::uint64_t free = least_free();
   // Mostly there is room for all, whatever each needs exactly.
-  if (running_.size() * (most / knobs_.page_size + 2) <= free_) return most;
+  if (running_.size() * (most / knobs_.page_size + 2) <= free) return most;
   // Nothing is lost for the steps that are decided meanwhile: as many pages are free in each as requests.
   const auto pages_in = [&](std::uint64_t steps) {
     std::uint64_t sum = 0;
@@ -141,7 +148,7 @@ std::uint64_t SglangScheduler::steps_alike() const {
     return sum;
   };
   const auto fits = [&](std::uint64_t more) {
-    return more == 0 || pages_in(more - 1) + running_.size() <= free_;
+    return more == 0 || pages_in(more - 1) + running_.size() <= free;
   };
   std::uint64_t good = 0, bad = most;  // more steps than the first
   while (bad - good > 1) {
@@ -158,10 +165,12 @@ void SglangScheduler::more_alike(std::uint32_t steps) {
   std::erase_if(last.parts, [&](const DecidedStep::Part& p) {
     return requests_[p.id].answer - requests_[p.id].generated < steps;
   });
+  if (windows_) drop_windows_alike(steps);
   for (const Id id : running_) {
     Request& r = requests_[id];
-    free_ -= pages_of(r.computed + steps) - pages_of(r.computed);
+    take(pages_of(r.computed + steps) - pages_of(r.computed));
     r.computed += steps;
+    r.decoded += steps;
     const std::uint32_t tokens = std::min(steps, r.answer - r.generated);
     r.generated += tokens;
     r.in_flight += tokens;

@@ -28,6 +28,7 @@ SglangScheduler::SglangScheduler(const SglangKnobs& knobs, PairRole role, DraftL
   ratio_from_ = first_ratio();
   // arg_groups/pd_disaggregation_hook.py: "KV cache is forced as chunk cache for decode server".
   if (role == PairRole::decodes) knobs_.disable_radix_cache = true;
+  if (knobs.sliding_window > 0) begin_windows();
 }
 
 double SglangScheduler::first_ratio() const {
@@ -46,15 +47,21 @@ std::uint32_t SglangScheduler::clipped(std::uint32_t tokens) const {
   return std::min(tokens, knobs_.clip_max_new_tokens_estimation);
 }
 
-double SglangScheduler::new_token_ratio() const {
+double SglangScheduler::new_token_ratio() const { return ratio_after(ratio_steps_); }
+
+double SglangScheduler::ratio_after(std::uint64_t steps) const {
   const double first = first_ratio();
   const double least = std::min(1.0, first * knobs_.min_new_token_ratio_factor);
   const double decay = (first - least) / knobs_.new_token_ratio_decay_steps;
-  return std::max(ratio_from_ - decay * static_cast<double>(ratio_steps_), least);
+  return std::max(ratio_from_ - decay * static_cast<double>(steps), least);
 }
 
 double SglangScheduler::kv_held() const {
-  return 1 - static_cast<double>(available_pages()) / static_cast<double>(pages());
+  const auto held = [](std::uint64_t available, std::uint64_t of) {
+    return 1 - static_cast<double>(available) / static_cast<double>(of);
+  };
+  const double full = held(available_pages(), pages());
+  return windows_ ? std::max(full, held(windows_->available(), windows_->pages)) : full;
 }
 
 std::optional<std::uint32_t> SglangScheduler::answer_of(const TraceRequest& request) const {
@@ -73,6 +80,7 @@ std::optional<std::uint32_t> SglangScheduler::answer_of(const TraceRequest& requ
   } else if (static_cast<std::uint64_t>(request.input) + clipped(answer) + knobs_.page_size >= all) {
     return std::nullopt;
   }
+  if (windows_ && !windows_fit(request.input)) return std::nullopt;
   return answer;
 }
 
@@ -127,7 +135,10 @@ void SglangScheduler::forget_early(Id id) {
 
 // Who was in a step with prompts runs from then on.
 void SglangScheduler::merge_last() {
-  if (cut_) keep_prompt(*cut_, requests_[*cut_].computed);
+  if (cut_ && !(windows_ && windows_->cut_is_kept)) {
+    keep_prompt(*cut_, requests_[*cut_].computed);
+    if (windows_) windows_->cut_is_kept = true;
+  }
   if (role_ == PairRole::prefills) {  // prefill.py, process_prefill_chunk: nobody decodes here
     last_.clear();
     last_prompts_ = full_ = false;
@@ -136,7 +147,10 @@ void SglangScheduler::merge_last() {
   std::erase_if(last_, [&](Id id) { return cut_ == id; });
   if (last_fewer_) full_ = false;
   if (!last_.empty()) {
-    if (running_.empty() && finished_ == 0) full_ = false;
+    if (running_.empty() && finished_ == 0) {
+      full_ = false;
+      if (windows_) windows_->of_running = windows_->of_prompts;
+    }
     running_.insert(running_.end(), last_.begin(), last_.end());
   }
   last_.clear();
@@ -151,22 +165,25 @@ void SglangScheduler::charge(Budget& b, std::uint32_t tokens, std::uint32_t answ
   const std::int64_t paged = std::int64_t{pages_of(tokens)} * knobs_.page_size;
   b.total_offset += static_cast<double>(paged + answer + knobs_.page_size);
   b.current_offset += paged + knobs_.page_size;
+  if (windows_) b.window_offset += windows_of(paged, b);
   b.input -= paged;
   b.chunk -= paged;
 }
 
 SglangScheduler::Outcome SglangScheduler::state(const Budget& b) const {
   const auto current = static_cast<std::int64_t>(available_pages() * knobs_.page_size) - b.current_offset;
-  if (room(b) <= 0 || current <= 0) return Outcome::no_token;
+  if (room(b) <= 0 || current <= 0 || (windows_ && window_room(b) <= 0)) return Outcome::no_token;
   if (b.input <= 0 || (knobs_.chunked_prefill_size > 0 && b.chunk <= 0)) return Outcome::other;
   return Outcome::taken;
 }
 
-// The prompt of which a part is computed goes on in any case.
-void SglangScheduler::add_cut(Budget& b) {
+// The prompt of which a part is computed goes on in any case, unless there are windows and no room.
+bool SglangScheduler::add_cut(Budget& b) {
   const Request& r = requests_[*cut_];
   const std::uint32_t rest = r.fill - r.computed;
   auto tokens = std::min(b.chunk, static_cast<std::int64_t>(room(b)));
+  if (windows_) tokens = std::min(tokens, window_room(b) - knobs_.page_size);
+  if (tokens <= 0 && windows_) return false;
   if (tokens <= 0) tokens = b.chunk;
   const bool cut = rest > tokens;
   const auto now =
@@ -175,6 +192,7 @@ void SglangScheduler::add_cut(Budget& b) {
   b.tokens.push_back(now);
   charge(b, now, cut ? 0 : clipped(r.answer));
   if (cut) b.cut = cut_;
+  return true;
 }
 
 SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
@@ -186,18 +204,19 @@ SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
     // The last token is computed in any case: its logits are asked for.
     const std::uint32_t whole = text_pages(r.fill - 1);
     extend_text(r, whole);
-    match = tree_.match(text_of(r, whole));
+    match = windows_ ? windows_->tree.match(text_of(r, whole)) : tree_.match(text_of(r, whole));
   }
   const auto prefix = static_cast<std::uint32_t>(match.pages * knobs_.page_size);
   const std::uint32_t rest = r.fill - prefix, paged = pages_of(rest) * knobs_.page_size;
   const bool chunks = knobs_.chunked_prefill_size > 0;
   const double total = static_cast<double>(rest + clipped(r.answer - r.known()) + knobs_.page_size);
-  if (total >= room(b)) return Outcome::no_token;
+  const WindowTree::Pages before = windows_ ? windows_->tree.evictable() : WindowTree::Pages{};
+  if (no_room(total, rest, b, before)) return Outcome::no_token;
   if (!chunks && !b.begun.empty() && paged >= b.input) return Outcome::other;
-  tree_.lock(match.node);
+  lock(r, match.node);
   // What is found can be lost no more, so there may be less room now.
-  if (total >= room(b)) {
-    tree_.unlock(match.node);
+  if (no_room(total, rest, b, before)) {
+    unlock(r);
     return Outcome::no_token;
   }
   std::uint32_t tokens = rest;
@@ -205,13 +224,12 @@ SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
   if (cut) {
     const std::int64_t fits = std::max<std::int64_t>(0, b.chunk) / knobs_.page_size * knobs_.page_size;
     if (fits <= 0) {
-      tree_.unlock(match.node);
+      unlock(r);
       return Outcome::other;
     }
     tokens = static_cast<std::uint32_t>(fits);
     b.cut = id;
   }
-  r.node = match.node;
   r.kept = static_cast<std::uint32_t>(match.pages);
   r.computed = prefix;
   if (!r.began) r.found = prefix;
@@ -224,6 +242,10 @@ SglangScheduler::Outcome SglangScheduler::add_waiting(Id id, Budget& b) {
 }
 
 bool SglangScheduler::schedule_prompts() {
+  if (windows_) {
+    full_ = false;  // is_hybrid_swa: somebody is tried in every step
+    windows_->refusal = {};
+  }
   if ((full_ || waiting_.empty()) && !cut_) return false;
   const std::size_t running = running_.size() + finished_;
   // Of who prefills those that are not read yet hold places, too (managers/scheduler.py,
@@ -241,9 +263,10 @@ bool SglangScheduler::schedule_prompts() {
     const Request& r = requests_[id];
     b.total_offset += clipped(r.answer - r.known()) * ratio;
   }
-  if (cut_) add_cut(b);
+  const bool parked = cut_ && !add_cut(b);
   while (!waiting_.empty()) {
     if (b.begun.size() >= places) full_ = true;
+    if (windows_ && places == 0 && !cut_) windows_->refusal = {true, true, 0, 0};
     if (full_) break;
     const Id id = waiting_.front();
     const std::size_t before = b.begun.size();
@@ -253,6 +276,7 @@ bool SglangScheduler::schedule_prompts() {
     if (outcome != Outcome::taken) break;
   }
   if (b.begun.empty()) return false;
+  SL_CHECK(!parked, "nobody begins beside a prompt that has no room to go on");
   compute_prompts(b);
   return true;
 }
@@ -267,11 +291,15 @@ void SglangScheduler::compute_prompts(const Budget& b) {
   }
   // alloc_paged_token_slots_extend asks for a page more of each.
   evict_for(tokens + (knobs_.page_size > 1 ? b.begun.size() * knobs_.page_size : 0));
-  if (pages > free_) {
+  if (lacks(pages)) {
     throw UserError("SGLang ends with an error: no room for " + std::to_string(tokens) +
                     " tokens of prompts that it began (lower chunked_prefill_size or max_running_requests)");
   }
-  free_ -= pages;
+  take(pages);
+  if (windows_) {
+    windows_->of_prompts = ++windows_->batches;
+    windows_->cut_is_kept = false;
+  }
   DecidedStep& step = add_step();
   last_.clear();
   last_prompts_ = true;
@@ -289,7 +317,9 @@ void SglangScheduler::compute_prompts(const Budget& b) {
     step.parts.push_back({id, token});
     last_.push_back(id);
   }
-  if (!knobs_.enable_mixed_chunk || running_.empty()) return;
+  if (!knobs_.enable_mixed_chunk) return;
+  if (windows_) finished_ = 0;  // a batch of nobody but them is a new one, too
+  if (running_.empty()) return;
   finished_ = 0;
   decode_all(step);
   last_.insert(last_.end(), running_.begin(), running_.end());
@@ -301,7 +331,10 @@ bool SglangScheduler::schedule() {
   if (role_ == PairRole::decodes) return schedule_answers();
   if (role_ == PairRole::prefills) notice();
   merge_last();
-  return schedule_prompts() || schedule_decodes();
+  const bool fewer = finished_ > 0;  // their places are others' from the next step on
+  if (schedule_prompts() || schedule_decodes()) return true;
+  if (windows_ && !fewer) stand_still();
+  return false;
 }
 
 const StepBatch& SglangScheduler::front() const {

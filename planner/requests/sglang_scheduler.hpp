@@ -1,8 +1,10 @@
 // Which requests each step of SGLang computes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,6 +17,7 @@
 #include "planner/requests/radix_tree.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
+#include "planner/requests/sglang_windows.hpp"
 #include "planner/requests/text_memory.hpp"
 #include "planner/serving/trace.hpp"
 
@@ -43,10 +46,17 @@ struct SglangKnobs {
   std::uint32_t new_token_ratio_decay_steps = 600;  // steps that decode
   std::uint32_t clip_max_new_tokens_estimation = 4096;
   std::uint32_t retract_decode_steps = 20;
+  std::uint32_t swa_eviction_interval = 128;  // batches between two looks for windows to drop [R22]
+  // Of models some of whose layers have windows [R22]; 0: none, and no option.
+  std::uint32_t sliding_window = 0;    // tokens before its own that a token sees in those
+  double swa_full_tokens_ratio = 0.8;  // of max_total_tokens: those of their pool [whole pages]
   // Of a server that decodes for another [R14].
   std::uint32_t num_reserved_decode_tokens = 512;       // kept free for each request
   std::uint32_t disaggregation_decode_extra_slots = 0;  // places beside max_running_requests
 };
+
+/// Pages of the pool of layers with windows; 0 where the model has none.
+std::uint64_t window_pages(const SglangKnobs& knobs);
 
 /// The scheduler of SGLang under its policy fcfs [R8]: prompts before everything else. While there are any
 /// that fit, steps compute prompts, and those that decode wait (unless enable_mixed_chunk); else all that run
@@ -71,19 +81,24 @@ struct SglangKnobs {
 /// `retract_decode`, `check_decode_mem` and `release_req`; mem_cache/radix_cache.py, `cache_finished_req` and
 /// `cache_unfinished_req` at 006b0e3d317f; of drafts: speculative/eagle_info_v2.py, `prepare_for_decode`, and
 /// managers/utils.py, `get_alloc_len_per_decode`, at 006b0e3d317f.
-/// Not here: other policies than fcfs, drafts in trees or of other algorithms than EAGLE, layers with windows
-/// or states, priorities, hierarchical caches, prefill delayers, `ignore_eos` without a cache.
+/// With windows [R22] each page of a text is one of two pools, of which the second is short; see
+/// SglangWindows.
+/// Not here: other policies than fcfs, drafts in trees or of other algorithms than EAGLE, layers with states,
+/// priorities, hierarchical caches, prefill delayers, `ignore_eos` without a cache.
 class SglangScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
     std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them
     std::uint32_t computed = 0;                  // tokens with KV, up to the step decided last; with drafts
                                                  // those that are known to be accepted
-    std::uint32_t allocated = 0;  // tokens that pages are there for, of who decodes with drafts
-    std::uint32_t verified = 0;   // steps with drafts of it that have ended
-    std::uint64_t stream = 0;     // TraceRequest::number
-    std::uint32_t fill = 0;       // tokens that its prompt had when it began: more if retracted
-    std::uint32_t kept = 0;       // pages of it that are in the tree and locked
+    std::uint32_t allocated = 0;        // tokens that pages are there for, of who decodes with drafts
+    std::uint32_t verified = 0;         // steps with drafts of it that have ended
+    std::uint64_t stream = 0;           // TraceRequest::number
+    std::uint32_t fill = 0;             // tokens that its prompt had when it began: more if retracted
+    std::uint32_t kept = 0;             // pages of it that are in the tree and locked
+    WindowTree::Boundary boundary = 0;  // and where locks of their windows end
+    std::uint32_t gone = 0;             // tokens whose windows were dropped; whole pages
+    std::uint32_t decoded = 0;          // rows, since it began
     bool began = false;
     std::uint32_t sent = 0;   // tokens of its prompt that went to the other engine
     bool fails = false;       // it will never have all from there
@@ -93,8 +108,8 @@ class SglangScheduler : public Scheduler {
     std::uint32_t known() const { return generated - in_flight; }
   };
 
-  /// Throws UserError where a step has room for no page, and where drafts and enable_mixed_chunk are asked
-  /// for.
+  /// Throws UserError where a step has room for no page, where drafts and enable_mixed_chunk are asked for,
+  /// and of windows with drafts, in pairs and without a prefix cache.
   explicit SglangScheduler(const SglangKnobs& knobs, PairRole role = PairRole::none, DraftLaw law = {});
 
   /// Refused, as the engine does, where the prompt is longer than context_length or the pool less 6 tokens;
@@ -132,21 +147,26 @@ class SglangScheduler : public Scheduler {
   void take_firsts(std::vector<Id>& out) override;
 
   /// Pages that nobody uses, those of texts that can be lost among them.
-  std::uint64_t available_pages() const { return free_ + tree_.evictable(); }
+  std::uint64_t available_pages() const {
+    return free_ + (windows_ ? windows_->tree.evictable().full : tree_.evictable());
+  }
   std::uint64_t pages() const { return knobs_.max_total_tokens / knobs_.page_size; }
+  /// The pool of layers with windows; nothing where the model has none.
+  const SglangWindows* windows() const { return windows_.get(); }
   double new_token_ratio() const;
 
  private:
   enum class Outcome : std::uint8_t { taken, no_token, other };
   struct Budget {  // of a step with prompts; tokens
     double total_offset = 0;
-    std::int64_t current_offset = 0, input = 0, chunk = 0;
+    std::int64_t current_offset = 0, input = 0, chunk = 0, window_offset = 0;
     std::vector<Id> begun;
     std::vector<std::uint32_t> tokens;  // of each
     std::optional<Id> cut;              // of whose prompt a part is left, the last of them
   };
 
   double first_ratio() const;
+  double ratio_after(std::uint64_t steps) const;
   std::uint32_t pages_of(std::uint64_t tokens) const;
   std::uint32_t clipped(std::uint32_t tokens) const;
   // Pages of a text of so many tokens that the tree may have.
@@ -156,6 +176,8 @@ class SglangScheduler : public Scheduler {
   std::span<const std::uint64_t> text_of(const Request& r, std::size_t pages) const;
   void drop_text(Request& r);
   void evict_for(std::uint64_t tokens);
+  void lock(Request& r, RadixNode node);
+  void unlock(Request& r);
   void keep_prompt(Id id, std::uint32_t tokens);
   void leave(Request& r);
   void forget_early(Id id);
@@ -163,7 +185,7 @@ class SglangScheduler : public Scheduler {
   double room(const Budget& b) const;
   void charge(Budget& b, std::uint32_t tokens, std::uint32_t answer) const;
   Outcome add_waiting(Id id, Budget& b);
-  void add_cut(Budget& b);
+  bool add_cut(Budget& b);
   Outcome state(const Budget& b) const;
   bool schedule_prompts();
   void compute_prompts(const Budget& b);
@@ -174,6 +196,29 @@ class SglangScheduler : public Scheduler {
   void retract();
   void release_retracted(Id id, std::size_t others);
   void more_alike(std::uint32_t steps);
+
+  bool lacks(std::uint64_t pages) const { return free_ < pages || (windows_ && windows_->free < pages); }
+  void take(std::uint64_t pages) {
+    free_ -= pages;
+    if (windows_) windows_->free -= pages;
+  }
+  std::uint64_t least_free() const { return windows_ ? std::min(free_, windows_->free) : free_; }
+
+  // With windows, sglang_windows.cpp.
+  void begin_windows();
+  bool windows_fit(std::int64_t prompt) const;
+  std::int64_t windows_of(std::int64_t tokens, const Budget& b) const;
+  std::int64_t window_room(const Budget& b) const;
+  bool no_room(double total, std::uint32_t rest, const Budget& b, const WindowTree::Pages& before);
+  void give_back(const WindowTree::Pages& pages);
+  void evict_both(std::uint64_t tokens);
+  void keep_with_windows(Request& r, std::uint32_t whole);
+  void leave_with_windows(Request& r, std::uint32_t held, std::uint32_t whole);
+  void drop_windows();
+  void drop_windows_alike(std::uint32_t steps);
+  void drop_before(Request& r, std::uint32_t length);
+  void stand_still() const;
+  std::uint64_t refusals_alike(std::uint64_t most) const;
 
   // With drafts, sglang_drafts.cpp.
   bool drafts() const { return law_.drafts() > 0; }
@@ -206,7 +251,8 @@ class SglangScheduler : public Scheduler {
   const PairRole role_;
   const DraftLaw law_;
   RadixTree tree_;
-  std::uint64_t free_;  // pages
+  std::uint64_t free_;                      // pages
+  std::unique_ptr<SglangWindows> windows_;  // of those of a model with windows; its tree is in place of tree_
   TextMemory texts_;
   RequestSlots<std::vector<std::uint64_t>> pages_;  // of those that were looked at: few of those that wait
   RequestSlots<Request> requests_;

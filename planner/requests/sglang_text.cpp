@@ -68,7 +68,25 @@ void SglangScheduler::drop_text(Request& r) {
 
 // common.py, evict_from_tree_cache: as many as are asked for, where fewer are free.
 void SglangScheduler::evict_for(std::uint64_t tokens) {
+  if (windows_) return evict_both(tokens);
   if (free_ * knobs_.page_size < tokens) free_ += tree_.evict(pages_of(tokens));
+}
+
+// It uses all from the root to this node.
+void SglangScheduler::lock(Request& r, RadixNode node) {
+  r.node = node;
+  if (windows_)
+    r.boundary = windows_->tree.lock(node);
+  else
+    tree_.lock(node);
+}
+
+void SglangScheduler::unlock(Request& r) {
+  if (windows_)
+    windows_->tree.unlock(r.node, r.boundary);
+  else
+    tree_.unlock(r.node);
+  r.node = 0;
 }
 
 // The tree has the text up to so many tokens, whole pages, and the request uses it from there.
@@ -77,12 +95,12 @@ void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
   const std::uint32_t whole = text_pages(tokens);
   extend_text(r, whole);
+  if (windows_) return keep_with_windows(r, whole);
   const auto [node, twice] = tree_.insert(text_of(r, whole));
   free_ += twice - std::min<std::uint64_t>(twice, r.kept);
   tree_.ask(node);  // cache_unfinished_req matches what it has inserted
-  tree_.unlock(r.node);
-  tree_.lock(node);
-  r.node = node;
+  unlock(r);
+  lock(r, node);
   r.kept = whole;
 }
 
@@ -95,10 +113,14 @@ void SglangScheduler::leave(Request& r) {
     // Drafts beyond the end of the answer were accepted, too.
     const std::uint32_t whole = text_pages(drafts() ? r.computed : r.prompt + r.answer - 1);
     extend_text(r, whole);
-    const std::uint64_t twice = tree_.insert(text_of(r, whole)).pages;
-    free_ += twice - std::min<std::uint64_t>(twice, r.kept);
-    free_ += held - whole;
-    tree_.unlock(r.node);
+    if (windows_) {
+      leave_with_windows(r, held, whole);
+    } else {
+      const std::uint64_t twice = tree_.insert(text_of(r, whole)).pages;
+      free_ += twice - std::min<std::uint64_t>(twice, r.kept);
+      free_ += held - whole;
+    }
+    unlock(r);
   }
   drop_text(r);
 }

@@ -51,6 +51,8 @@ const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/
       {.name = "new_token_ratio_decay_steps", .number = &K::new_token_ratio_decay_steps},
       {.name = "clip_max_new_tokens_estimation", .number = &K::clip_max_new_tokens_estimation},
       {.name = "retract_decode_steps", .number = &K::retract_decode_steps, .may_be_none = true},
+      {.name = "swa_full_tokens_ratio", .part = &K::swa_full_tokens_ratio},
+      {.name = "swa_eviction_interval", .number = &K::swa_eviction_interval},
       {.name = "disable_overlap_schedule", .flag = &K::disable_overlap_schedule},
       {.name = "enable_mixed_chunk", .flag = &K::enable_mixed_chunk},
       {.name = kReservedTokens,

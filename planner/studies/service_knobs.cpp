@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "planner/engines/architectures.hpp"
@@ -12,7 +11,6 @@
 #include "planner/layers/share.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/requests/vllm_drafts.hpp"
-#include "planner/search/memory.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -20,61 +18,11 @@
 #include "planner/studies/knob_tables.hpp"
 #include "planner/studies/service_room.hpp"
 #include "planner/studies/trtllm_knobs.hpp"
+#include "planner/studies/window_pools.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
-
-namespace {
-
-// Bytes of a rank's KV caches of one request of so many tokens.
-double cache_bytes(Case c, const Plan& plan, long long tokens) {
-  c.batch = decode_batch(tokens);
-  return memory_use(c, plan).kv.value;
-}
-
-}  // namespace
-
-// What a layer keeps of steps under way is set aside once. There are CUDA graphs of as many requests as the
-// engine has any for, of the `requests` that it may run.
-CacheRoom cache_room(const Case& c, const Plan& plan, std::uint32_t requests, long long mean) {
-  constexpr long long far = 1 << 20;
-  const double one_far = cache_bytes(c, plan, far);
-  const double token = (cache_bytes(c, plan, 2 * far) - one_far) / static_cast<double>(far);
-  Plan two = plan;
-  two.batch = 2 * plan.batch;
-  const double each_far = cache_bytes(c, two, far) - one_far;
-  const double fixed = std::max(0.0, each_far - token * static_cast<double>(far)),
-               once = std::max(0.0, one_far - each_far);
-  Case one = c;
-  one.batch = decode_batch(mean);
-  const MemoryUse use = memory_use(one, plan);
-  KeptOf server = use.server;
-  server.requests = std::min<long long>(requests, c.engine->graphs.empty() ? 0 : c.engine->graphs.back());
-  double room =
-      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, server).value;
-  // `constraints.memory` is of all that a GPU holds.
-  if (c.memory_limit > Bytes(0)) room = std::min(room, (c.memory_limit - (use.total() - use.kv)).value);
-  room -= once;
-  return {room, token, fixed, token * static_cast<double>(mean) + fixed};
-}
-
-std::uint32_t blocks_beside(const CacheRoom& r, std::uint32_t block, double requests) {
-  const double blocks = std::floor((r.room - requests * r.fixed) / (r.token * block));
-  return static_cast<std::uint32_t>(std::clamp(blocks, 0.0, 4e9));
-}
-
-namespace {
-
-// Blocks of so many tokens for requests of `mean` tokens each. What a layer keeps whatever a request's length
-// (a window's, a state) is set aside for as many requests as fit.
-std::uint32_t blocks_of(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
-                        long long mean) {
-  const CacheRoom r = cache_room(c, plan, requests, mean);
-  return r.room < r.each ? 0 : blocks_beside(r, block, std::floor(r.room / r.each));
-}
-
-}  // namespace
 
 int sharers_of(const Case& c, const Plan& plan) {
   int sharers = 1;
@@ -91,17 +39,6 @@ std::uint32_t on_sharers(std::uint32_t block, int sharers) {
                                 sharers > 1 ? fmt::format(" on {} ranks that share it", sharers) : "",
                                 kTraceBlock));
   return all;
-}
-
-std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
-                              long long mean_tokens) {
-  const std::uint32_t blocks = blocks_of(c, plan, block, requests, mean_tokens);
-  if (blocks > 0) return blocks;
-  Case one = c;
-  one.batch = decode_batch(mean_tokens);
-  const auto misfit = does_not_fit(one, memory_use(one, plan));
-  throw UserError(fmt::format("{} does not fit {}: {}", to_string(plan), c.system.name,
-                              misfit ? *misfit : "no request has room for its KV"));
 }
 
 std::uint32_t longest_of(const Case& c, std::uint64_t held, long long mean_tokens) {
@@ -124,6 +61,25 @@ void of_one_group(SglangKnobs& knobs, std::uint32_t groups) {
   knobs.schedule_conservativeness *= 0.3;
 }
 
+// Options of a pool that the model does not have.
+void require_windows(const Case& c, const std::vector<std::string>& overrides, const KnobsGiven& given) {
+  for (const std::string& text : overrides) {
+    if (!knob_parts(text).name.starts_with("swa_")) continue;
+    throw UserError(fmt::format("{} {}: {} has no layers with windows that {} keeps in a pool of their own",
+                                argument_name(given.option), text, c.model.name, c.engine->title));
+  }
+}
+
+// Both pools of a model with windows, but for what is said of them.
+void split_pools(SglangKnobs& knobs, const Case& c, const Plan& plan, std::uint32_t requests,
+                 long long mean_tokens) {
+  const WindowPools pools = window_pools(c, plan, requests, mean_tokens, knobs.swa_full_tokens_ratio);
+  if (pools.tokens < knobs.page_size) no_room(c, plan, mean_tokens);
+  knobs.swa_full_tokens_ratio = pools.ratio;
+  if (knobs.max_total_tokens == 0)
+    knobs.max_total_tokens = static_cast<std::uint32_t>(pools.tokens / knobs.page_size * knobs.page_size);
+}
+
 SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
                          long long mean_tokens, const KnobsGiven& given) {
   SglangKnobs knobs;
@@ -133,13 +89,20 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   // (sgl-project/sglang, server_args.py: "TensorRT-LLM MHA only supports page_size of 16, 32 or 64").
   knobs.page_size = architecture_of(device) == Architecture::blackwell ? 64 : 1;
   knobs.max_running_requests = knobs.context_length = knobs.max_total_tokens = 0;
+  const bool windows = has_window_pool(c);
+  if (windows) knobs.swa_full_tokens_ratio = 0;
   set_knobs(knobs, overrides, given);
+  if (windows)
+    knobs.sliding_window = sliding_window(c);
+  else
+    require_windows(c, overrides, given);
   if (plan[kDrafts] > 0 && knobs.max_running_requests == 0) knobs.max_running_requests = kSglangDrafting;
   if (plan.dp > 1) of_one_group(knobs, static_cast<std::uint32_t>(plan.dp));
   knobs.page_size = on_sharers(knobs.page_size, sharers_of(c, plan));
+  const std::uint32_t most =
+      knobs.max_running_requests > 0 ? knobs.max_running_requests : std::numeric_limits<std::uint32_t>::max();
+  if (windows) split_pools(knobs, c, plan, most, mean_tokens);
   if (knobs.max_total_tokens == 0) {
-    const std::uint32_t most = knobs.max_running_requests > 0 ? knobs.max_running_requests
-                                                              : std::numeric_limits<std::uint32_t>::max();
     knobs.max_total_tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(
         1U << 31,
         std::uint64_t{blocks_that_fit(c, plan, knobs.page_size, most, mean_tokens)} * knobs.page_size));
@@ -154,12 +117,15 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
 }
 
 // Caches of several kinds have pages of their own for each in these engines, and rules of their own.
-std::optional<std::string> several_caches(const Case& c) {
+std::optional<std::string> several_caches(const Case& c, const Plan& plan) {
   if (same_engine(c.engine->name, "vllm")) return std::nullopt;
   for (const Attention& a : c.model.attentions) {
     if (a.recurrent() && !same_engine(c.engine->name, "trtllm"))
       return fmt::format("{} keeps states of requests in a pool of their own, which is not played yet",
                          c.engine->title);
+  }
+  if (has_window_pool(c)) return no_play_of_windows(c, plan);
+  for (const Attention& a : c.model.attentions) {
     if (a.reach.local() && !c.engine->pools.keeps_windows_whole(c.model.architecture))
       return fmt::format("{} keeps windows in a pool of their own, which is not played yet", c.engine->title);
   }
@@ -216,7 +182,7 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts
     if (a.reach.local() && !a.reach.slides())
       return "its layers attend to chunks, so that a step depends on where in its chunk each request is";
   }
-  return several_caches(c);
+  return several_caches(c, plan);
 }
 
 void require_play(const Case& c, const Plan& plan, bool prompts) {
@@ -331,6 +297,10 @@ std::uint32_t ServiceKnobs::step_tokens() const { return alike(*this).step_token
 std::uint32_t ServiceKnobs::requests() const { return alike(*this).requests; }
 std::uint32_t ServiceKnobs::block() const { return alike(*this).block; }
 std::uint32_t ServiceKnobs::blocks() const { return alike(*this).blocks; }
+std::uint32_t ServiceKnobs::window_blocks() const {
+  const auto* k = std::get_if<SglangKnobs>(&of);
+  return k == nullptr ? 0 : static_cast<std::uint32_t>(window_pages(*k));
+}
 std::uint32_t ServiceKnobs::longest() const { return alike(*this).longest; }
 bool ServiceKnobs::finds() const { return alike(*this).finds; }
 

@@ -29,8 +29,10 @@ struct ServiceKnobs {
   std::uint32_t requests() const;     ///< that decode at once
   std::uint32_t block() const;        ///< tokens of a block of the KV cache
   std::uint32_t blocks() const;       ///< of each attention group
-  std::uint32_t longest() const;      ///< tokens of a prompt and its answer
-  bool finds() const;                 ///< whether text that is cached is found
+  /// Of layers with windows, where they have a pool of their own [R22]; else 0.
+  std::uint32_t window_blocks() const;
+  std::uint32_t longest() const;  ///< tokens of a prompt and its answer
+  bool finds() const;             ///< whether text that is cached is found
 };
 
 /// What steps of the plan yield, by the case's acceptance [P28]; no drafts of a plan without.

@@ -36,9 +36,9 @@ void put_knob(ServedOptions& out, const KnobParts& knob, const VllmKnobs& /*knob
 }
 
 // What is a variable and no option: srt/environ.py@21ff4b08a196, "new token ratio hyperparameters".
-constexpr std::array kSglangVariables{"init_new_token_ratio", "min_new_token_ratio_factor",
+constexpr std::array kSglangVariables{"init_new_token_ratio",        "min_new_token_ratio_factor",
                                       "new_token_ratio_decay_steps", "clip_max_new_tokens_estimation",
-                                      "retract_decode_steps"};
+                                      "retract_decode_steps",        "swa_eviction_interval"};
 
 void put_knob(ServedOptions& out, const KnobParts& knob, const SglangKnobs& /*knobs*/) {
   if (std::find(kSglangVariables.begin(), kSglangVariables.end(), knob.name) != kSglangVariables.end()) {
@@ -97,6 +97,8 @@ void put_caps(ServedOptions& out, const SglangKnobs& k, const PlayedServer& s, l
   const long long groups = s.plan.dp;
   put(out.options, "--max-running-requests", k.max_running_requests * groups);
   put(out.options, "--context-length", longest);
+  if (k.sliding_window > 0)
+    put(out.options, "--swa-full-tokens-ratio", fmt::format("{:.3f}", k.swa_full_tokens_ratio));
   if (s.role != PairRole::prefills) return;
   const bool cuts = k.chunked_prefill_size > 0;
   put(out.options, "--chunked-prefill-size", cuts ? k.chunked_prefill_size * groups : -1LL);

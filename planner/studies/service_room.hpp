@@ -14,13 +14,19 @@ struct CacheRoom {
   double room = 0, token = 0, fixed = 0, each = 0;
 };
 
-/// Of requests of `mean` tokens, of which at most so many run.
+/// What a rank's memory has for caches of requests of `mean` tokens, of which at most so many run: what the
+/// engine leaves beside weights and its own, and no more than `constraints.memory` does. CUDA graphs are of
+/// as many requests as the engine has any for.
+Bytes room_for_caches(const Case& c, const Plan& plan, std::uint32_t requests, long long mean);
+/// Of such requests.
 CacheRoom cache_room(const Case& c, const Plan& plan, std::uint32_t requests, long long mean);
 /// Blocks of so many tokens beside what `requests` keep whatever their lengths.
 std::uint32_t blocks_beside(const CacheRoom& room, std::uint32_t block, double requests);
 /// What memory has room for, in blocks of so many tokens. Throws UserError where no request has room.
 std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
                               long long mean_tokens);
+/// Throws what does not fit.
+[[noreturn]] void no_room(const Case& c, const Plan& plan, long long mean_tokens);
 
 /// A block lies on all ranks that share its cache, in as many tokens each: on so many.
 int sharers_of(const Case& c, const Plan& plan);

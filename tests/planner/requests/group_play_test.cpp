@@ -45,6 +45,12 @@ SglangKnobs group_sglang(RandomStream& random, bool mixes) {
   k.context_length = 2100;
   k.max_total_tokens = 2304 + 64 * static_cast<std::uint32_t>(random.below(20));
   k.schedule_conservativeness = random.below(2) == 0 ? 0.3 : 0.1;
+  if (!mixes || random.below(3) > 0) return k;
+  // Some layers have windows [R22], in a pool of their own.
+  k.sliding_window = 1 + static_cast<std::uint32_t>(random.below(300));
+  k.swa_full_tokens_ratio = 0.5 + 0.1 * static_cast<double>(random.below(6));
+  k.swa_eviction_interval = 1U << random.below(8);
+  k.chunked_prefill_size = std::min(k.chunked_prefill_size, 256U);
   return k;
 }
 

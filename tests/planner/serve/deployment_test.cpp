@@ -72,7 +72,7 @@ RandomCase random_case(std::mt19937_64& rng) {
   };
   RandomCase c;
   c.engine = one_of("vllm", "sglang", "trtllm");
-  c.model = c.engine == "vllm" && rng() % 2 == 0 ? "gpt-oss-20b" : "llama-3.1-8b";
+  c.model = c.engine != "trtllm" && rng() % 2 == 0 ? "gpt-oss-20b" : "llama-3.1-8b";
   c.input = one_of(300, 2000, 6000);
   c.output = one_of(20, 150, 400);
   c.q.most_gpus = one_of(2, 4, 4);

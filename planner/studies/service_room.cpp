@@ -1,0 +1,72 @@
+#include "planner/studies/service_room.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/search/memory.hpp"
+#include "sim/base/error.hpp"
+
+namespace shardline {
+
+namespace {
+
+// Bytes of a rank's KV caches of one request of so many tokens.
+double cache_bytes(Case c, const Plan& plan, long long tokens) {
+  c.batch = decode_batch(tokens);
+  return memory_use(c, plan).kv.value;
+}
+
+}  // namespace
+
+Bytes room_for_caches(const Case& c, const Plan& plan, std::uint32_t requests, long long mean) {
+  Case one = c;
+  one.batch = decode_batch(mean);
+  const MemoryUse use = memory_use(one, plan);
+  KeptOf server = use.server;
+  server.requests = std::min<long long>(requests, c.engine->graphs.empty() ? 0 : c.engine->graphs.back());
+  const Bytes room =
+      c.engine->room_for_kv(c.system.device, use.weights, use.activations + use.buffers, server);
+  // `constraints.memory` is of all that a GPU holds.
+  return c.memory_limit > Bytes(0) ? std::min(room, c.memory_limit - (use.total() - use.kv)) : room;
+}
+
+// What a layer keeps of steps under way is set aside once.
+CacheRoom cache_room(const Case& c, const Plan& plan, std::uint32_t requests, long long mean) {
+  constexpr long long far = 1 << 20;
+  const double one_far = cache_bytes(c, plan, far);
+  const double token = (cache_bytes(c, plan, 2 * far) - one_far) / static_cast<double>(far);
+  Plan two = plan;
+  two.batch = 2 * plan.batch;
+  const double each_far = cache_bytes(c, two, far) - one_far;
+  const double fixed = std::max(0.0, each_far - token * static_cast<double>(far)),
+               once = std::max(0.0, one_far - each_far);
+  const double room = room_for_caches(c, plan, requests, mean).value - once;
+  return {room, token, fixed, token * static_cast<double>(mean) + fixed};
+}
+
+std::uint32_t blocks_beside(const CacheRoom& r, std::uint32_t block, double requests) {
+  const double blocks = std::floor((r.room - requests * r.fixed) / (r.token * block));
+  return static_cast<std::uint32_t>(std::clamp(blocks, 0.0, 4e9));
+}
+
+void no_room(const Case& c, const Plan& plan, long long mean) {
+  Case one = c;
+  one.batch = decode_batch(mean);
+  const auto misfit = does_not_fit(one, memory_use(one, plan));
+  throw UserError(fmt::format("{} does not fit {}: {}", to_string(plan), c.system.name,
+                              misfit ? *misfit : "no request has room for its KV"));
+}
+
+// What a layer keeps whatever a request's length (a window's, a state) is set aside for as many requests as
+// fit.
+std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t block, std::uint32_t requests,
+                              long long mean) {
+  const CacheRoom r = cache_room(c, plan, requests, mean);
+  const std::uint32_t blocks = r.room < r.each ? 0 : blocks_beside(r, block, std::floor(r.room / r.each));
+  if (blocks == 0) no_room(c, plan, mean);
+  return blocks;
+}
+
+}  // namespace shardline
