@@ -323,8 +323,6 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
     question.replicas = on.copies;
     question.failures = failures_of(asked, on.copies);
   }
-  if (question.router != Router::round_robin && question.replicas == 1 && asked.prefill_replicas == 1)
-    throw UserError(fmt::format("{}: there is one replica to go to", argument_name("router")));
   if (!asked.prefill.empty()) {
     const auto other = prompts_on(asked, o);
     const Study& prompts = other ? *other : on.study;
@@ -349,6 +347,9 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
                  : line_study(with_lengths(asked, question.requests, progress), other);
   };
   std::vector<shardline::Diagnostic> idle = idle_in_play(on.study, question, o.settings, without);
+  if (question.router != Router::round_robin && question.replicas == 1 && asked.prefill_replicas == 1)
+    idle.push_back(
+        {{}, argument_name("router") + " changes nothing here: there is one replica to go to", {}});
   return {std::move(on.study), std::move(question), std::move(idle)};
 }
 
