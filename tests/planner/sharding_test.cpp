@@ -168,7 +168,7 @@ TEST(Sharding, C2DecodedTokensGoWhereTheLoopPutsThem) {
     Placement& cache = h.placement;
     if (round % 2 == 0) {
       std::vector<long long> uneven;
-      for (int r = 0; r < ranks; ++r) uneven.push_back(draw(random, 0, 1) * draw(random, 0, 30));
+      for (int r = 0; r < ranks; ++r) uneven.push_back(draw(random, 0, 1) == 0 ? 0 : draw(random, 0, 30));
       cache.append(0, uneven);
     }
     std::vector<long long> counts;

@@ -99,7 +99,8 @@ TEST(Thresholds, FixedLogarithm) {
   const double below = std::ldexp(1, -kLog2Digits) + std::ldexp(1, -29);
   std::mt19937_64 rng(1);
   for (int k = 0; k < 100'000; ++k) {
-    const auto x = static_cast<std::int64_t>(rng() >> (1 + rng() % 63)) + 1;
+    const std::uint64_t bits = rng();
+    const auto x = static_cast<std::int64_t>(bits >> (1 + rng() % 63)) + 1;
     const double error =
         std::ldexp(static_cast<double>(fixed_log2(x)), -kLog2Digits) - std::log2(static_cast<double>(x));
     ASSERT_LE(error, 1e-14 * 64) << x;

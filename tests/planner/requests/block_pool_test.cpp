@@ -225,7 +225,8 @@ TEST(BlockTable, R1AsAMap) {
     BlockTable table(kBlocks);
     std::map<BlockHash, std::uint32_t> map;
     for (int i = 0; i < 2000; ++i) {
-      const BlockHash hash = (random.below(20) << 32) + random.below(8);
+      const BlockHash text = random.below(20);
+      const BlockHash hash = (text << 32) + random.below(8);
       const auto known = map.find(hash);
       ASSERT_EQ(table.find(hash), known == map.end() ? 0 : known->second);
       const auto block = static_cast<std::uint32_t>(1 + random.below(1000));

@@ -22,8 +22,11 @@ inline DraftLaw draft_law(int k, double p, double g, std::uint64_t seed = 1) {
 }
 
 inline DraftLaw random_law(RandomStream& random) {
-  return draft_law(1 + static_cast<int>(random.below(7)), 0.3 + 0.7 * random.unit(),
-                   0.7 + 0.3 * random.unit(), random.bits());
+  const int drafts =
+      1 + static_cast<int>(random.below(7));  // one draw a statement: the same by each compiler
+  const double first = 0.3 + 0.7 * random.unit();
+  const double later = 0.7 + 0.3 * random.unit();
+  return draft_law(drafts, first, later, random.bits());
 }
 
 }  // namespace shardline

@@ -149,7 +149,8 @@ TEST(GroupPlay, R10JumpsAreStepsAndTheSlowStepper) {
     RandomStream random(seed, "groups");
     const std::size_t groups = 2 + random.below(4);
     const Engine engine = random_engine(random, seed, groups);
-    const auto requests = faster(random_requests(random, seed % 2 == 0 ? 200 : 1900), 1 << random.below(4));
+    const auto drawn = random_requests(random, seed % 2 == 0 ? 200 : 1900);
+    const auto requests = faster(drawn, 1 << random.below(4));
     const StepTimes& times = seed % 4 == 0 ? static_cast<const StepTimes&>(straight) : bent;
     const Schedulers jumping = engine.make(), stepping = engine.make(), slow = engine.make();
     Played jumps, all;
@@ -201,7 +202,8 @@ TEST(GroupPlay, R16DraftsInGroupsAndTheSlowStepper) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "groups with drafts");
     const Engine engine = drafting_engine(random, 2 + random.below(4), seed % 5);
-    auto requests = faster(random_requests(random, seed % 2 == 0 ? 200 : 1900), 1 << random.below(4));
+    const auto drawn = random_requests(random, seed % 2 == 0 ? 200 : 1900);
+    auto requests = faster(drawn, 1 << random.below(4));
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].number = i;
     const Schedulers quick = engine.make(), slow = engine.make();
     Played all = play_groups(requests, quick, engine.groups, times, seed % 3 == 0);

@@ -62,12 +62,13 @@ inline TrtllmPairCase with_groups(TrtllmPairCase c, std::uint64_t seed) {
   return c;
 }
 
-// The same with drafts, and room for what capacity does not count of them, mostly.
+// The same with drafts, room for what capacity does not count of them, mostly, and more answers that pause.
 inline TrtllmPairCase with_drafts(TrtllmPairCase c, std::uint64_t seed) {
   RandomStream random(seed, "drafts of trtllm pairs");
   c.law = random_law(random);
   for (TrtllmKnobs* k : {&c.prefill, &c.decode})
     k->blocks += static_cast<std::uint32_t>(random.below(60)) / k->tokens_per_block;
+  if (random.below(2) == 0) c.decode.capacity_scheduler_policy = TrtllmPolicy::max_utilization;
   for (std::size_t i = 0; i < c.requests.size(); ++i) c.requests[i].number = i;
   return c;
 }

@@ -106,7 +106,9 @@ TEST_F(GroupSteps, R10StepsWithPromptsAreBetweenTheirBounds) {
     StepBatch full;
     std::uint32_t tokens = 0;
     for (int g = 0; g < 8; ++g) {
-      StepBatch b = random() % 4 == 0 ? StepBatch{} : decoding(1 + random() % 60, 1000 + random() % 8000);
+      const auto decodes = static_cast<std::uint32_t>(1 + random() % 60);
+      const auto context = static_cast<std::uint32_t>(1000 + random() % 8000);
+      StepBatch b = random() % 4 == 0 ? StepBatch{} : decoding(decodes, context);
       if (g == i % 8 || random() % 3 == 0)
         b.prompts = {{static_cast<std::uint32_t>(600 + random() % 3000), 0}};
       full.decodes = std::max(full.decodes, b.decodes);

@@ -122,7 +122,8 @@ TEST(Calendar, S13SettingAgainLeavesNothingBehind) {
   RandomStream random(1, "again");
   const long before = allocations();
   for (int i = 0; i < 100'000; ++i) {
-    calendar.set(timers[random.below(timers.size())], Seconds(random.unit()));
+    const Timer timer = timers[random.below(timers.size())];
+    calendar.set(timer, Seconds(random.unit()));
     if (i % 3 == 0) calendar.stop(timers[random.below(timers.size())]);
   }
   EXPECT_EQ(allocations(), before);
