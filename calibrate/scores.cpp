@@ -163,7 +163,7 @@ ScoredTables with_scores_of_models(const System& system, std::span<const Measure
     if (changes.flat > 0)
       notes.push_back(
           fmt::format("{}: {} rows that select on flat scores as they are, for what that takes "
-                      "more was not measured",
+                      "more was not measured apart from them",
                       t.family->name, changes.flat));
   }
   return {tables, std::move(out)};

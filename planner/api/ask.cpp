@@ -255,8 +255,7 @@ ServeResult serve(const ServeQuestion& question, const RunOptions& o) {
     const AskedService asked = asked_service(question, o, watch(o));
     ServeQuestion played = question;
     played.replicas = asked.question.replicas;
-    ServeResult out =
-        serve_result(asked.study, serve_requests(asked.study, asked.question, watch(o)), played);
+    ServeResult out = serve_result(asked, serve_requests(asked.study, asked.question, watch(o)), played);
     out.version = version();
     return out;
   });

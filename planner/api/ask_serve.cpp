@@ -238,6 +238,9 @@ void require_consistent(const ServiceQuestion& q, bool asked_think) {
   if (q.users > 0 && (q.rate > 0 || !q.trace.empty()))
     throw UserError(fmt::format("{} is of a closed loop: no {} and no {} beside it", argument_name("users"),
                                 argument_name("rate"), argument_name("trace")));
+  if (!q.trace.empty() && q.lengths != LengthLaw::equal)
+    throw UserError(fmt::format("{} beside {}: lengths are those of its rows", argument_name("lengths"),
+                                argument_name("trace")));
   if (asked_think && q.users == 0)
     throw UserError(fmt::format("{} is of users of a closed loop: expected {}", argument_name("think"),
                                 argument_name("users")));
@@ -250,13 +253,12 @@ void require_consistent(const ServiceQuestion& q, bool asked_think) {
         argument_name("rate"), argument_name("users"), argument_name("trace"), argument_name("slo")));
 }
 
-// Every word is heard, or refused: those that choose a plan where none is chosen, lengths beside a trace.
+// Every word is heard, or refused: those that choose a plan where none is chosen.
 void require_heard(const ServeQuestion& q, bool named) {
   const char* target = q.least_tokens_per_s_user ? "tokens-per-user"
                        : q.most_ttl_s            ? "ttl"
                        : q.most_ttft_s           ? "ttft"
                                                  : nullptr;
-  const bool trace = !q.trace.value_or("").empty();
   if (named) {
     const char* of_line = q.gpus ? "gpus" : q.nodes ? "nodes" : q.read_as ? "as" : target;
     if (of_line != nullptr)
@@ -268,9 +270,6 @@ void require_heard(const ServeQuestion& q, bool named) {
         fmt::format("{} chooses a plan, and {} names it", argument_name(target), argument_name("plan")),
         {fmt::format("targets of requests are those of {}", argument_given("slo", "tpot p99 40 ms"))}}});
   }
-  if (trace && !q.lengths.empty() && q.lengths != "equal")
-    throw UserError(fmt::format("{} beside {}: lengths are those of its rows", argument_name("lengths"),
-                                argument_name("trace")));
 }
 
 // GPUs of a line are those of a server: each plan has no more of them.

@@ -169,9 +169,6 @@ AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o)
                                                     : "users");
   if (!asked.output_tokens)
     throw UserError(fmt::format("{} is missing: requests are answered", argument_name("output")));
-  if (asked.trace && asked.lengths == "drawn")
-    throw UserError(fmt::format("{} beside {}: lengths are those of its rows", argument_name("lengths"),
-                                argument_name("trace")));
   if (!asked.requests_per_s && !asked.trace)
     throw UserError(fmt::format("nothing says when requests come: expected {} or {}", argument_name("rate"),
                                 argument_name("trace")));
@@ -180,6 +177,7 @@ AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o)
   load.lengths = asked.lengths;
   load.requests_per_s = asked.requests_per_s;
   load.requests = asked.requests;
+  load.replicas = 1;  // each play says its own
   load.slo = asked.slo;
   load.router = asked.router;
   load.seed = asked.seed;

@@ -93,11 +93,13 @@ ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs) {
 
 }  // namespace
 
-ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const ServeQuestion& asked) {
+ServeResult serve_result(const AskedService& asked, const ServiceAnswer& answer,
+                         const ServeQuestion& question) {
+  const Study& study = asked.study;
   const ServedLoadAnswer& load = answer.load;
   ServeResult r;
   r.setting = setting_of(study);
-  r.question = answered(asked, answer.question);
+  r.question = answered(question, answer.question);
   r.knobs = knobs_of(answer.knobs);
   r.met = load.met;
   if (answer.bracket) r.largest_rate = {answer.bracket->low, answer.bracket->high, answer.bracket->plays};
@@ -141,7 +143,8 @@ ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const 
   r.kv_most = load.kv_most;
   r.queue_growth_per_s = load.growth_per_s;
   r.step_error = answer.step_error;
-  r.warnings = warnings_of(model_notes(study.study), answer.narrow);
+  r.warnings = diagnostics_of(model_notes(study.study));
+  for (Diagnostic& d : warnings_of(asked.idle, answer.narrow)) r.warnings.push_back(std::move(d));
   return r;
 }
 

@@ -29,7 +29,8 @@ AskedService asked_service(const ServeQuestion& question, const RunOptions& opti
 std::vector<ServedLatency> latencies_of(const ServedLoadAnswer& load);
 std::vector<ServedTarget> targets_of(const ServedLoadAnswer& load);
 
-/// Everything but `version` and `command`. `asked`: of which the question has what is not of requests.
-ServeResult serve_result(const Study& study, const ServiceAnswer& answer, const ServeQuestion& asked);
+/// Everything but `version` and `command`. `question`: of which the result has what is not of requests.
+ServeResult serve_result(const AskedService& asked, const ServiceAnswer& answer,
+                         const ServeQuestion& question);
 
 }  // namespace shardline::api

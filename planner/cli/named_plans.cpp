@@ -30,23 +30,8 @@ std::string with_batch(const std::string& plan, long long batch) {
 }
 
 // Each target of the question with what the plan has of it.
-struct Kept {
-  std::string what;
-  Seconds is, most;
-};
-std::vector<Kept> targets_of(const PlanAnswer& a, const PlanTimes& t) {
-  const PlanQuestion& q = a.question;
-  std::vector<Kept> out;
-  const auto add = [&](const char* what, Seconds is, Seconds most) {
-    if (most > Seconds(0)) out.push_back({what, is, most});
-  };
-  if (q.prefill()) {
-    add("TTFT", t.step + (a.study.study.engine ? a.study.study.engine->host.path : Seconds(0)), q.ttft);
-    return out;
-  }
-  add(t.served() ? "TPOT" : "TTL", t.time(), q.ttl);
-  if (t.served()) add("TTFT", t.ttft, q.ttft);
-  return out;
+std::vector<AskedTime> targets_of(const PlanAnswer& a, const PlanTimes& t) {
+  return asked_times(a, t.served(), t.time(), t.ttft);
 }
 
 }  // namespace
@@ -110,17 +95,17 @@ std::string plan_of_scenario(const Study& study, const std::string& text) {
 }
 
 std::optional<bool> met_by(const PlanAnswer& asked, const SimulatedPlan& plan, const PlanTimes& times) {
-  const std::vector<Kept> all = targets_of(asked, times);
+  const std::vector<AskedTime> all = targets_of(asked, times);
   if (all.empty()) return std::nullopt;
   if (plan.misfit) return false;
-  return std::all_of(all.begin(), all.end(), [](const Kept& k) { return k.is <= k.most; });
+  return std::all_of(all.begin(), all.end(), [](const AskedTime& k) { return k.is <= k.most; });
 }
 
 std::string kept_text(const PlanAnswer& asked, const PlanTimes& times) {
-  const std::vector<Kept> all = targets_of(asked, times);
+  const std::vector<AskedTime> all = targets_of(asked, times);
   if (all.empty()) return "";
   std::string missed;
-  for (const Kept& k : all) {
+  for (const AskedTime& k : all) {
     if (k.is > k.most)
       missed += fmt::format("{}{} {}", missed.empty() ? "" : ", ", k.what, excess_text(k.is / k.most - 1));
   }

@@ -194,7 +194,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
   print_warnings(answer.narrow);
   fmt::print("{}", serve_text(asked.study, answer, text_width()));
   question.replicas = asked.question.replicas;
-  api::ServeResult result = api::serve_result(asked.study, answer, question);
+  api::ServeResult result = api::serve_result(asked, answer, question);
   result.version = made_by.version;
   result.command = made_by.command;
   if (made_by.document != nullptr) made_by.document->set(api::to_json(result));

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "planner/scenario/scenario.hpp"
-#include "planner/studies/request_service.hpp"
 
 namespace shardline {
+
+struct ServiceQuestion;
 
 /// One warning per setting without which each of these plans takes as long, needs as much memory and serves
 /// its users as well: a system file's number that fits of measurements stand in for, a key that the plans do

@@ -95,6 +95,15 @@ struct PlanAnswer {
   double requests_per_s(const PlannedPoint& p) const;
 };
 
+/// A time that was asked for, and what a plan has of it.
+struct AskedTime {
+  std::string what;  // "TTFT", "TPOT" or "TTL"
+  Seconds is, most;
+};
+/// Each time of the question; nothing where none was asked for. `time` and `ttft` as Point has them, the
+/// former of steps alone; `served`: it is a TPOT.
+std::vector<AskedTime> asked_times(const PlanAnswer& answer, bool served, Seconds time, Seconds ttft);
+
 /// What of a target a plan misses by most: the part by which it is above ("TPOT", 0.09 of 5.44 s for 5 s).
 struct Miss {
   std::string what;
@@ -106,8 +115,11 @@ Miss miss_of(const PlanAnswer& answer, const Point& point);
 /// No such plan is a near miss where another serves all at once.
 bool some_wait(const PlanAnswer& answer, const Point& point);
 /// What a target of time is about: TPOT or TTL, and of a prefill under an engine its steps and the request
-/// path around them, which point.time is without.
-Seconds time_with_path(const PlanAnswer& answer, const Point& point);
+/// path around them, which Point::time is without.
+Seconds time_with_path(const PlanAnswer& answer, Seconds time);
+inline Seconds time_with_path(const PlanAnswer& answer, const Point& p) {
+  return time_with_path(answer, p.time);
+}
 
 /// The question with its defaults, scenario and study; nothing is searched for.
 PlanAnswer asked_plan(const PlanQuestion& question, const Catalogs& catalogs);

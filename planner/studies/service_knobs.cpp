@@ -8,7 +8,6 @@
 #include "planner/engines/architectures.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/layers/host_work.hpp"
-#include "planner/layers/share.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/requests/vllm_drafts.hpp"
 #include "planner/serving/acceptance.hpp"
@@ -23,29 +22,6 @@
 #include "sim/base/error.hpp"
 
 namespace shardline {
-
-int sharers_of(const Case& c, const Plan& plan) {
-  int sharers = 1;
-  for (const Attention& a : c.model.attentions) {
-    if (!a.none()) sharers = std::max(sharers, cache_share(c, a, plan).sharers.size);
-  }
-  return sharers;
-}
-
-std::uint32_t on_sharers(std::uint32_t block, int sharers) {
-  const std::uint32_t all = block * static_cast<std::uint32_t>(sharers);
-  if (kTraceBlock % all != 0)
-    throw UserError(fmt::format("a block of {} tokens{}: expected a divisor of {}, the blocks of traces", all,
-                                sharers > 1 ? fmt::format(" on {} ranks that share it", sharers) : "",
-                                kTraceBlock));
-  return all;
-}
-
-std::uint32_t longest_of(const Case& c, std::uint64_t held, long long mean_tokens) {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(
-      {held, static_cast<std::uint64_t>(std::max(c.model.max_context, c.any_context ? mean_tokens : 0LL)),
-       1U << 30}));
-}
 
 namespace {
 
@@ -152,8 +128,7 @@ std::optional<Plan> nearest_play(const Case& c, const Plan& plan) {
 std::optional<std::string> no_play_of_drafts(const Case& c) {
   if (!has_recurrence(c.model)) return std::nullopt;
   return "its states are rolled back where a draft is rejected, and take 1 + drafts places each, which is "
-         "not "
-         "played yet: sweep and plan have such drafts on average";
+         "not played yet: sweep and plan have such drafts on average";
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/layers/share.hpp"
 #include "planner/search/memory.hpp"
+#include "planner/serving/trace.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -67,6 +69,29 @@ std::uint32_t blocks_that_fit(const Case& c, const Plan& plan, std::uint32_t blo
   const std::uint32_t blocks = r.room < r.each ? 0 : blocks_beside(r, block, std::floor(r.room / r.each));
   if (blocks == 0) no_room(c, plan, mean);
   return blocks;
+}
+
+int sharers_of(const Case& c, const Plan& plan) {
+  int sharers = 1;
+  for (const Attention& a : c.model.attentions) {
+    if (!a.none()) sharers = std::max(sharers, cache_share(c, a, plan).sharers.size);
+  }
+  return sharers;
+}
+
+std::uint32_t on_sharers(std::uint32_t block, int sharers) {
+  const std::uint32_t all = block * static_cast<std::uint32_t>(sharers);
+  if (kTraceBlock % all != 0)
+    throw UserError(fmt::format("a block of {} tokens{}: expected a divisor of {}, the blocks of traces", all,
+                                sharers > 1 ? fmt::format(" on {} ranks that share it", sharers) : "",
+                                kTraceBlock));
+  return all;
+}
+
+std::uint32_t longest_of(const Case& c, std::uint64_t held, long long mean_tokens) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      {held, static_cast<std::uint64_t>(std::max(c.model.max_context, c.any_context ? mean_tokens : 0LL)),
+       1U << 30}));
 }
 
 }  // namespace shardline

@@ -312,6 +312,7 @@ TEST(SparseModules, H71FlatScoresOfFewCandidatesAreSorted) {
   EXPECT_DOUBLE_EQ(sorting(dsa, 1, 2048), 2048 * 4 * 10e-9);
   EXPECT_EQ(sorting(dsa, 1, 2049), 0);
   EXPECT_EQ(sorting(kV32, 1, 2048), 0);
+  EXPECT_EQ(sorting({"MiniMax-M3", "msa", "bf16", "bf16", "default"}, 1, 2048), 0);  // selects whole blocks
   EXPECT_EQ(sorting(kFlash, 1, 4 * 1024), 0);  // vLLM decodes by another kernel
   EXPECT_EQ(sorting(kFlashOfSglang, 1, 4 * 1024), 0);
 }

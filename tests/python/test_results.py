@@ -136,6 +136,17 @@ def test_questions_of_a_line_are_those_of_the_program(program, ask, users):
     assert (best.waiting > 0) == (users == 400)
 
 
+def test_serve_says_which_words_change_nothing(program):
+    """As the program does on standard error: a router with one replica, a setting that no step reads."""
+    asked = dict(rate="2/s", requests=50, plan="tensor:tpa=2,tpf=2", router="prefix", set=["device.power_limit_w=600"])
+    line = ["serve", *ON_TWO_GPUS, "--rate", "2/s", "--requests", "50", "--plan", "tensor:tpa=2,tpf=2"]
+    theirs = program.document(*line, "--router", "prefix", "--set", "device.power_limit_w=600")
+    for warnings in (theirs["warnings"], plain(shardline.serve(model="llama-3.1-8b", **SMALL, **asked))["warnings"]):
+        told = [w["message"].removeprefix("--") for w in warnings]
+        assert any(m.startswith("device.power_limit_w changes nothing here") for m in told), told
+        assert any(m.startswith("router changes nothing here") for m in told), told
+
+
 @pytest.mark.parametrize("ask", [shardline.explain, shardline.compare], ids=["explain", "compare"])
 def test_questions_of_a_line_say_whether_they_are_met(program, ask):
     for ttl, met in (("1 ms", False), ("40 ms", True)):

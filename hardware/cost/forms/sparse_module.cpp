@@ -100,8 +100,14 @@ double padded(const SparseLayer& l, double attended, double pad) {
 }
 
 namespace decode {
+// "default" is a kernel's name that others may have, too: MSA's would select whole blocks.
+bool sorts(std::span<const std::string> words) {
+  if (words[4] != kTensorRtDsa) return words[4] == kTensorRt;
+  const SparseLayer* const l = find_sparse_layer(words[0], words[1]);
+  return l != nullptr && l->cache == SparseCache::latent;
+}
 bool context(std::span<const std::string> words, const System& system, FormContext& out) {
-  return context_of(words, system, words[4] == kTensorRt || words[4] == kTensorRtDsa, out);
+  return context_of(words, system, sorts(words), out);
 }
 enum : std::size_t { kBatch, kKeys, kHeads };
 constexpr const char* kNumbers[] = {"batch", "kv_len", "heads_local"};
