@@ -109,8 +109,9 @@ void require(const Study& study, const std::string& scenario, const char* expect
 // Settings without which the plans of an answer are as good.
 template <class Asked>
 std::vector<shardline::Diagnostic> idle(const Study& study, const std::vector<Plan>& plans,
-                                        const Asked& question, const RunOptions& o, bool search) {
-  return idle_settings(study, plans, o.settings, search, [&](const std::vector<std::string>& others) {
+                                        const Asked& question, const RunOptions& o,
+                                        const std::vector<std::string>& named) {
+  return idle_settings(study, plans, o.settings, named, [&](const std::vector<std::string>& others) {
     RunOptions less = o;
     less.settings = others;
     return study_of(scenario_of(question.scenario, question.scenario_text, less), study.study.model.name);
@@ -172,7 +173,7 @@ SweepResult sweep(const SweepQuestion& question, const RunOptions& o) {
       const shardline::SweepQuestion asked = question_for(study, question, o.threads);
       SweepAnswer answer = answer_sweep(study, asked, watch(o), go_on);
       if (!go_on()) throw Cancelled{};
-      add_idle_settings(answer.unread, idle(study, plans_of(answer.rated), question, o, true));
+      add_idle_settings(answer.unread, idle(study, plans_of(answer.rated), question, o, {}));
       out.models.push_back(model_sweep(study, asked, answer));
       verdict.add(study, asked, answer);
     }
@@ -196,7 +197,7 @@ SimulateResult simulate(const SimulateQuestion& question, const RunOptions& o) {
     Evaluator evaluator(study.study, study.sweep().search.all_reduce);
     SimulatedPlan simulated = simulate_plan(study, evaluator, possible_plan(study, question.plan));
     if (!simulated.misfit)
-      add_idle_settings(simulated.unread, idle(study, {simulated.plan}, question, o, false));
+      add_idle_settings(simulated.unread, idle(study, {simulated.plan}, question, o, {question.plan}));
     SimulateResult out = simulate_result(study, simulated, question.copies);
     out.version = version();
     out.scenario = scenario.name;
@@ -219,7 +220,8 @@ ExplainResult explain(const ExplainQuestion& question, const RunOptions& o) {
     Explanation found = shardline::explain(study, possible_plan(study, question.plan), o.settings,
                                            shipped_catalogs().systems, with, watch(o));
     if (!found.simulated.misfit)
-      add_idle_settings(found.simulated.unread, idle(study, {found.simulated.plan}, question, o, false));
+      add_idle_settings(found.simulated.unread,
+                        idle(study, {found.simulated.plan}, question, o, {question.plan}));
     ExplainResult out = explain_result(study, found);
     out.version = version();
     out.scenario = scenario.name;
@@ -275,7 +277,7 @@ CompareResult compare(const CompareQuestion& question, const RunOptions& o) {
     PlanComparison found = compare_plans(study, a, b, possible_plan(study, question.plans[0]),
                                          possible_plan(study, question.plans[1]));
     add_idle_settings(found.first.unread,
-                      idle(study, {found.first.plan, found.second.plan}, question, o, false));
+                      idle(study, {found.first.plan, found.second.plan}, question, o, question.plans));
     CompareResult out = compare_result(study, found);
     out.version = version();
     out.scenario = scenario.name;

@@ -345,7 +345,14 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
     return named ? scenario_study(asked, other)
                  : line_study(with_lengths(asked, question.requests, progress), other);
   };
-  std::vector<shardline::Diagnostic> idle = idle_in_play(on.study, question, o.settings, without);
+  const auto same_plans = [&](const Study& other) {
+    return possible_plan(other, asked.plan) == question.plan &&
+           (!question.prefill || question.prefill->on ||
+            prefill_plan(other, asked) == question.prefill->plan);
+  };
+  std::vector<shardline::Diagnostic> idle =
+      asked.plan.empty() ? idle_in_play(on.study, question, o.settings, without, nullptr)
+                         : idle_in_play(on.study, question, o.settings, without, same_plans);
   if (question.router != Router::round_robin && question.replicas == 1 && asked.prefill_replicas == 1)
     idle.push_back(
         {{}, argument_name("router") + " changes nothing here: there is one replica to go to", {}});

@@ -112,7 +112,8 @@ struct Fields<CompareResult> {
     field("question", &T::question, "what was asked");
     field("met", &T::met,
           "whether the first plan meets the targets of the question of a line, which both were taken of or "
-          "named with; null: they were named, and there are none");
+          "named with, or constraints.ttl and .ttft of their scenario; null: they were named, and there are "
+          "none");
     field("setting", &T::setting, "what all numbers are of");
     field("plans", &T::plans, "both, in the order of the question");
     field("rows", &T::rows, "side by side; where one does not fit, memory alone");

@@ -8,6 +8,7 @@
 #include "planner/api/run.hpp"
 #include "planner/api/simulate.hpp"
 #include "planner/api/sweep.hpp"
+#include "planner/studies/kept_targets.hpp"
 #include "planner/studies/plan_cost.hpp"
 #include "planner/studies/simulated_plan.hpp"
 #include "planner/studies/sweep.hpp"

@@ -11,7 +11,9 @@
 #include "planner/api/convert.hpp"
 #include "planner/api/convert_plan.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/search/provenance.hpp"
 #include "planner/serving/served.hpp"
+#include "planner/studies/idle_settings.hpp"
 #include "planner/studies/saved_question.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/shell_word.hpp"
@@ -50,7 +52,25 @@ DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeploymen
   return out;
 }
 
+// The replicas that are told first; nothing where none is.
+const PlayedDeployment* told_first(const DeploymentAnswer& a) {
+  return !a.cheapest.empty() ? &a.cheapest.front() : a.nearest ? &*a.nearest : nullptr;
+}
+
 }  // namespace
+
+std::vector<shardline::Diagnostic> deployment_warnings(const AskedDeployment& asked,
+                                                       const DeploymentAnswer& a) {
+  const Study& study = asked.plan.study;
+  std::vector<shardline::Diagnostic> out = model_notes(study.study);
+  const PlayedDeployment* const first = told_first(a);
+  if (first == nullptr) return out;
+  const auto idle =
+      idle_in_play(study, first->answer.question, asked.plan.question.settings, asked.with, nullptr);
+  out.insert(out.end(), idle.begin(), idle.end());
+  out.insert(out.end(), first->answer.narrow.begin(), first->answer.narrow.end());
+  return out;
+}
 
 std::optional<double> cost_per_million(const AskedDeployment& asked, const ServiceAnswer& a) {
   const double price = asked.plan.question.gpu_hour;
@@ -83,9 +103,7 @@ std::string saved_load_options(const AskedDeployment& asked, const DeploymentAns
                                const std::string& slo) {
   ServiceQuestion q = asked.question.load;
   if (!q.trace.empty()) q.trace = from_anywhere(q.trace);
-  const PlayedDeployment* const best = !a.cheapest.empty() ? &a.cheapest.front()
-                                       : a.nearest         ? &*a.nearest
-                                                           : nullptr;
+  const PlayedDeployment* const best = told_first(a);
   q.knobs = best != nullptr ? best->answer.question.knobs : asked.knobs;
   std::string out = load_options(q, slo);
   if (!asked.knobs.empty() && q.knobs != asked.knobs)
@@ -198,6 +216,12 @@ AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& o)
   out.question.pools = pools_asked(asked.pools);
   out.knobs = asked.knobs;
   out.question.threads = o.threads;
+  out.with = [line, o](const std::vector<std::string>& settings) {
+    const Catalogs shipped = shipped_catalogs();
+    RunOptions other = o;
+    other.settings = settings;
+    return asked_plan(plan_question_of(line, other, shipped), shipped).study;
+  };
   return out;
 }
 
@@ -210,6 +234,7 @@ PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswe
   out.gpus_note = asked.plan.defaults.gpus_note;
   out.met = !a.cheapest.empty();
   out.sweep.setting = setting_of(asked.plan.study);
+  out.sweep.warnings = diagnostics_of(deployment_warnings(asked, a));
   DeploymentSearch& search = out.deployment.emplace();
   for (const PlayedDeployment& d : a.cheapest) search.cheapest.push_back(deployed_of(asked, d, slo, saved));
   if (a.others) search.other_draws = OtherDraws{a.others->draws, a.others->kept, a.others->used};

@@ -18,6 +18,8 @@ struct AskedDeployment {
   PlanAnswer plan;  // the question with its defaults; nothing is searched for
   DeploymentQuestion question;
   std::vector<std::string> knobs;  // as given: "max_num_seqs=64,256"
+  /// The study of the same question with other settings.
+  std::function<Study(const std::vector<std::string>&)> with;
 };
 
 /// Throws UserError: what is asked without `slo` that is of it alone, targets that mean nothing beside it, no
@@ -25,6 +27,11 @@ struct AskedDeployment {
 AskedDeployment asked_deployment(const PlanQuestion& asked, const RunOptions& options);
 /// Where `slo` is empty: throws UserError of what is of it alone.
 void require_no_load(const PlanQuestion& asked);
+
+/// What is said beside an answer, and stands in its document: notes of the model, settings that change
+/// nothing of the first of its replicas, and what prices of those are narrow of.
+std::vector<shardline::Diagnostic> deployment_warnings(const AskedDeployment& asked,
+                                                       const DeploymentAnswer& answer);
 
 /// " --rate 8/s --slo 'tpot p99 40 ms' ...": what is played, as options of `serve`.
 std::string load_options(const ServiceQuestion& question, const std::string& slo);

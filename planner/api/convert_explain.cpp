@@ -104,6 +104,7 @@ ExplainResult explain_result(const Study& study, const Explanation& e) {
   out.plan = to_string(s.plan);
   out.fits = !s.misfit;
   out.misfit = s.misfit.value_or("");
+  out.met = keeps_constraints(study, s);
   if (!out.fits) return out;
   out.outcome = outcome_of(study, s);
   if (s.served) out.served = served_of(study, s);
@@ -129,6 +130,7 @@ CompareResult compare_result(const Study& study, const PlanComparison& c) {
   CompareResult out;
   out.setting = setting_of(study);
   out.plans = {compared(study, c.first), compared(study, c.second)};
+  out.met = keeps_constraints(study, c.first);
   for (const shardline::ComparedRow& r : c.rows)
     out.rows.push_back({std::string(to_string(r.as)), r.name, r.first, r.second});
   out.warnings = warnings_of(c.first.unread, c.first.narrow);

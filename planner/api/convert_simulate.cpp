@@ -145,6 +145,7 @@ SimulateResult simulate_result(const Study& study, const SimulatedPlan& s, int c
   out.plan = to_string(s.plan);
   out.fits = !s.misfit;
   out.misfit = s.misfit.value_or("");
+  out.met = keeps_constraints(study, s);
   if (s.refusal) out.refusal = Refusal{s.refusal->rule, s.refusal->says, s.refusal->text, s.refusal->source};
   out.memory = memory_of(study.study.system, s.memory);
   if (!out.fits) return out;

@@ -208,9 +208,10 @@ struct Fields<ExplainResult> {
     field("command", &T::command, "that gives the same, quoted for the shell; empty: the library was asked");
     field("scenario", &T::scenario, "its name");
     field("question", &T::question, "what was asked");
-    field("met", &T::met,
-          "whether the plan meets the targets of the question of a line, which it was taken of or named "
-          "with; null: it was named, and there are none");
+    field(
+        "met", &T::met,
+        "whether the plan meets the targets of the question of a line, which it was taken of or named with, "
+        "or constraints.ttl and .ttft of its scenario; null: it was named, and there are none");
     field("setting", &T::setting, "what all numbers are of");
     field("plan", &T::plan, "its text");
     field("fits", &T::fits, "whether it fits memory; else what comes after `misfit` is null or empty");

@@ -295,6 +295,7 @@ struct SimulateResult {
   std::string plan;
   bool fits = false;
   std::string misfit;
+  std::optional<bool> met;
   std::optional<Refusal> refusal;
   MemoryUse memory;
   std::optional<PlanPoint> outcome;
@@ -323,6 +324,7 @@ struct Fields<SimulateResult> {
     field("plan", &R::plan, "its text, with the partition that was searched for where it takes one");
     field("fits", &R::fits, "whether it fits memory; else what comes after `memory` is null or empty");
     field("misfit", &R::misfit, "why not");
+    field("met", &R::met, "whether it keeps constraints.ttl and .ttft of the scenario; null: it has none");
     field("refusal", &R::refusal, "why the engine does not start it, though it is priced");
     field("memory", &R::memory, "per GPU");
     field("outcome", &R::outcome, "its step: of a served workload the one that decodes between prompts");

@@ -114,7 +114,7 @@ void print_verdict(const PlanComparison& c) {
 }
 
 void print_copies(const AskedStudy& asked, std::size_t which, const SimulatedPlan& s, const PlanTimes& t) {
-  if (asked.line && !s.misfit) print_under(kept_text(*asked.line, t));
+  if (!s.misfit) print_under(kept_text(asked, s, t));
   print_under(share_text(asked.copies[which], s.plan.gpus()));
 }
 
@@ -163,7 +163,8 @@ int run(const CompareOptions& o, const Provenance& made_by) {
       compare_plans(study, a, b, possible_plan(study, asked.plans[0]), possible_plan(study, asked.plans[1]));
   const std::vector<Plan> plans{c.first.plan, c.second.plan};
   add_idle_settings(c.first.unread,
-                    idle_settings(study, plans, o.engine.settings, asked.chosen(), asked.with));
+                    idle_settings(study, plans, o.engine.settings, asked.named_plans(), asked.with));
+  const std::optional<bool> met = met_by(asked, c.first, c.first_times);
   if (made_by.document != nullptr) {
     api::CompareResult result = api::compare_result(study, c);
     result.version = made_by.version;
@@ -171,14 +172,14 @@ int run(const CompareOptions& o, const Provenance& made_by) {
     result.scenario = asked.name;
     result.question = {asked.scenario_text.empty() ? o.scenario : "", asked.scenario_text, o.model,
                        asked.plans};
-    result.met = asked.line ? met_by(*asked.line, c.first, c.first_times) : asked.met;
+    result.met = met;
     made_by.document->set(api::to_json(result));
   }
   print_warnings(c.first.unread);
   print_warnings(c.first.narrow);
   print_warnings(c.second.narrow);
   print(asked, c);
-  return c.both() ? 0 : 3;
+  return c.both() && met.value_or(true) ? 0 : 3;
 }
 
 }  // namespace

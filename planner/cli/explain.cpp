@@ -220,8 +220,7 @@ void print(const AskedStudy& asked, const Explanation& e) {
   fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), text_width()));
   if (e.simulated.refusal) print_lines(2, refusal_text(study.study, *e.simulated.refusal));
   print_outcome(study, e);
-  if (const std::string kept = asked.line ? kept_text(*asked.line, e.times) : ""; !kept.empty())
-    print_lines(2, kept);
+  if (const std::string kept = kept_text(asked, e.simulated, e.times); !kept.empty()) print_lines(2, kept);
   print_bottlenecks(e, time);
   print_elasticities(study, e, time);
   print_rivals(e, time);
@@ -259,7 +258,8 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
   }
   if (!e.simulated.misfit)
     add_idle_settings(e.simulated.unread, idle_settings(study, std::span(&e.simulated.plan, 1),
-                                                        o.engine.settings, asked.chosen(), asked.with));
+                                                        o.engine.settings, asked.named_plans(), asked.with));
+  const std::optional<bool> met = met_by(asked, e.simulated, e.times);
   if (made_by.document != nullptr) {
     api::ExplainResult result = api::explain_result(study, e);
     result.version = made_by.version;
@@ -267,7 +267,7 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
     result.scenario = asked.name;
     result.question = {asked.scenario_text.empty() ? o.scenario : "", asked.scenario_text, o.model,
                        asked.plans[0]};
-    result.met = asked.line ? met_by(*asked.line, e.simulated, e.times) : asked.met;
+    result.met = met;
     made_by.document->set(api::to_json(result));
   }
   if (e.simulated.misfit) {
@@ -277,7 +277,7 @@ int run(const ExplainOptions& o, const Provenance& made_by) {
   print_warnings(e.simulated.unread);
   print_warnings(e.simulated.narrow);
   print(asked, e);
-  return 0;
+  return met.value_or(true) ? 0 : 3;
 }
 
 }  // namespace

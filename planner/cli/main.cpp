@@ -27,7 +27,7 @@ constexpr Meaning kExitCodes[] = {
     {"0", "fine; pictures that could not be made are warnings of the summary"},
     {"1", "a bug of ours"},
     {"2", "bad input, more memory needed than --memory, or output that could not be written"},
-    {"3", "no plan fits or meets the target"},
+    {"3", "no plan fits or meets the target, or the one that is looked at does not"},
     {"130",
      "interrupted (SIGINT); 143: ended (SIGTERM); 129: hung up (SIGHUP). What is whole is kept. 141: the "
      "reader of standard output is gone (SIGPIPE)"}};

@@ -34,6 +34,17 @@ std::vector<AskedTime> targets_of(const PlanAnswer& a, const PlanTimes& t) {
   return asked_times(a, t.served(), t.time(), t.ttft);
 }
 
+// "keeps TPOT at most 20 ms", "misses TPOT at most 20 ms: TPOT +12 %"; empty without targets.
+std::string kept_text(const std::vector<AskedTime>& all, const std::string& targets) {
+  if (all.empty()) return "";
+  std::string missed;
+  for (const AskedTime& k : all) {
+    if (k.is > k.most)
+      missed += fmt::format("{}{} {}", missed.empty() ? "" : ", ", k.what, excess_text(k.is / k.most - 1));
+  }
+  return missed.empty() ? "keeps " + targets : fmt::format("misses {}: {}", targets, missed);
+}
+
 }  // namespace
 
 LinePlan named_plan(const PlanAnswer& asked, const std::string& text) {
@@ -60,6 +71,8 @@ LinePlan named_plan(const PlanAnswer& asked, const std::string& text) {
     return std::min<long long>(copies, (q.users + of_copy - 1) / of_copy);
   };
   if (!names_batch(text)) return {with_batch(text, batch), sharing(batch * groups)};
+  // Of bare kernels --users are the least, as `plan` takes them: nobody waits for anybody.
+  if (q.engine == kIdealEngine && plan.batch * groups * copies >= q.users) return {text, copies};
   for (long long c = 1; c <= copies; ++c) {
     if (batch_of(q.users, c, groups) == plan.batch) return {text, sharing(plan.batch * groups)};
   }
@@ -70,7 +83,8 @@ LinePlan named_plan(const PlanAnswer& asked, const std::string& text) {
                       ? "1 user"
                       : count(static_cast<std::uint64_t>(plan.batch * groups)) + " users",
                   gpus_text(most), count(static_cast<std::uint64_t>(q.users))),
-      {fmt::format("expected batch={}, which may be left out, or no --users", batch)}}});
+      {fmt::format("expected batch={}{}, which may be left out, or no --users", batch,
+                   q.engine == kIdealEngine ? " or more" : "")}}});
 }
 
 std::string plan_of_scenario(const Study& study, const std::string& text) {
@@ -95,22 +109,20 @@ std::string plan_of_scenario(const Study& study, const std::string& text) {
 }
 
 std::optional<bool> met_by(const PlanAnswer& asked, const SimulatedPlan& plan, const PlanTimes& times) {
-  const std::vector<AskedTime> all = targets_of(asked, times);
-  if (all.empty()) return std::nullopt;
-  if (plan.misfit) return false;
-  return std::all_of(all.begin(), all.end(), [](const AskedTime& k) { return k.is <= k.most; });
+  const std::optional<bool> kept = all_kept(targets_of(asked, times));
+  return kept && plan.misfit ? false : kept;
 }
 
 std::string kept_text(const PlanAnswer& asked, const PlanTimes& times) {
-  const std::vector<AskedTime> all = targets_of(asked, times);
-  if (all.empty()) return "";
-  std::string missed;
-  for (const AskedTime& k : all) {
-    if (k.is > k.most)
-      missed += fmt::format("{}{} {}", missed.empty() ? "" : ", ", k.what, excess_text(k.is / k.most - 1));
-  }
-  const std::string target = target_text(asked.question);
-  return missed.empty() ? "keeps " + target : fmt::format("misses {}: {}", target, missed);
+  return kept_text(targets_of(asked, times), target_text(asked.question));
+}
+
+std::string kept_text(const Study& study, const SimulatedPlan& plan) {
+  const std::vector<AskedTime> all = asked_times(study, plan);
+  std::string targets;
+  for (const AskedTime& k : all)
+    targets += fmt::format("{}{} at most {}", targets.empty() ? "" : ", ", k.what, to_string(k.most));
+  return kept_text(all, targets);
 }
 
 }  // namespace shardline::cli

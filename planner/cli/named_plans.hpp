@@ -19,7 +19,8 @@ struct LinePlan {
 
 /// A plan whose text names no batch has a copy's share of the question's users, as `plan` gives it. Throws
 /// UserError where a word of the line would be lost: --gpus or --nodes of fewer GPUs than the plan has, a
-/// batch beside --users that is no copy's share of them, --rate, which finds users and does not say them.
+/// batch beside --users that is no copy's share of them (of bare kernels, whose users are a least number, a
+/// smaller one), --rate, which finds users and does not say them.
 LinePlan named_plan(const PlanAnswer& asked, const std::string& text);
 
 /// A plan that is named beside a scenario: where that has one number of users, a text without a batch has
@@ -32,5 +33,7 @@ std::optional<bool> met_by(const PlanAnswer& asked, const SimulatedPlan& plan, c
 
 /// "keeps TPOT at most 20 ms", "misses TPOT at most 20 ms: TPOT +12 %"; empty without targets.
 std::string kept_text(const PlanAnswer& asked, const PlanTimes& times);
+/// The same of the constraints of a scenario. The plan must fit.
+std::string kept_text(const Study& study, const SimulatedPlan& plan);
 
 }  // namespace shardline::cli

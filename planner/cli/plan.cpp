@@ -11,7 +11,6 @@
 #include "planner/cli/question_parts.hpp"
 #include "planner/cli/shared_work.hpp"
 #include "planner/cli/sweep_parts.hpp"
-#include "planner/search/provenance.hpp"
 #include "planner/studies/saved_question.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/standard_output.hpp"
@@ -149,8 +148,7 @@ int run_deployment(const PlanOptions& o, const Provenance& made_by) {
   const Saved saved = save(o.save, [&] {
     return saved_scenario(asked.plan, shipped_catalogs(), api::saved_load_options(asked, answer, o.slo));
   });
-  print_warnings(model_notes(asked.plan.study.study));
-  if (!answer.cheapest.empty()) print_warnings(answer.cheapest.front().answer.narrow);
+  print_warnings(api::deployment_warnings(asked, answer));
   constexpr std::size_t kWidth = 80;
   const std::size_t width = output_width();
   fmt::print("{}", deployment_text(asked, answer, o.slo, saved.name, width > 0 ? width : kWidth, o.verbose));

@@ -209,6 +209,16 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
           std::move(copies), {}, "",    study_with_settings(named, costs, engine, study.study.model.name)};
 }
 
+std::optional<bool> met_by(const AskedStudy& asked, const SimulatedPlan& plan, const PlanTimes& times) {
+  if (asked.line) return met_by(*asked.line, plan, times);
+  return asked.scenario_text.empty() ? keeps_constraints(asked.study, plan) : asked.met;
+}
+
+std::string kept_text(const AskedStudy& asked, const SimulatedPlan& plan, const PlanTimes& times) {
+  if (asked.line) return kept_text(*asked.line, times);
+  return asked.scenario_text.empty() ? kept_text(asked.study, plan) : "";
+}
+
 std::size_t text_width() {
   constexpr std::size_t kRead = 80, kLeast = 20;
   const std::size_t width = output_width();

@@ -10,6 +10,7 @@
 #include "planner/api/options.hpp"
 #include "planner/api/plan.hpp"
 #include "planner/cli/commands.hpp"
+#include "planner/studies/knobs.hpp"
 #include "planner/studies/plan_answer.hpp"
 
 namespace shardline::cli {
@@ -39,9 +40,16 @@ struct AskedStudy {
   std::string miss;         // a sentence, where one of these was taken although it misses the target
   std::function<Study(const std::vector<std::string>&)> with;  // the same question with other settings
   std::optional<PlanAnswer> line = {};  // of which plans were named: without plans of its own
-  /// Whether plans are those of the line's answer.
-  bool chosen() const { return !scenario_text.empty() && !line; }
+  /// The texts of plans that were named, and are not those of the line's answer.
+  std::span<const std::string> named_plans() const {
+    return scenario_text.empty() || line ? plans : std::span<const std::string>{};
+  }
 };
+/// Whether a plan meets the targets of the line, or of the scenario, that it was named with, or was taken of;
+/// nothing without targets, where it was named.
+std::optional<bool> met_by(const AskedStudy& asked, const SimulatedPlan& plan, const PlanTimes& times);
+/// "keeps ..." or "misses ..." of such a plan, which fits; empty without targets, and of those of an answer.
+std::string kept_text(const AskedStudy& asked, const SimulatedPlan& plan, const PlanTimes& times);
 /// `wanted` plans, all named or, of a line, none. Throws UserError; also where a line has not so many.
 AskedStudy asked_study(const std::string& scenario_or_model, const QuestionOptions& line,
                        const std::string& model, std::vector<std::string> plans, std::size_t wanted,

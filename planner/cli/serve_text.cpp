@@ -239,6 +239,16 @@ std::string failures_text(const ServiceAnswer& a) {
       fmt::join(each, ", "), a.load.retried, a.load.retried == 1 ? "" : "s", a.load.pair ? "" : " elsewhere");
 }
 
+// Requests of dead replicas come again, so that with failures a queue may grow by more than come.
+std::string growth_text(const ServiceAnswer& a) {
+  const bool fails = !a.question.failures.empty();
+  return fmt::format(
+      "THE LOAD DOES NOT DRAIN{}: the queue grows by {:.3g} requests/s of the {:.4g} that come{}, so that "
+      "latencies below rise with the number of requests",
+      fails ? " while replicas are down, or after" : "", *a.load.growth_per_s, a.load.sent_per_s,
+      fails ? " and those of dead replicas that come again" : "");
+}
+
 // What failures of a pair cost its hand-offs.
 std::string lost_text(const ServiceAnswer& a) {
   const ServedPair& p = *a.load.pair;
@@ -321,11 +331,7 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   if (const auto refusal = does_not_start(starts, sharding_of(plan))) out += line(refusal_text(c, *refusal));
   out += "\n";
   if (a.bracket) out += line(bracket_text(a)) + "\n";
-  if (a.load.growth_per_s)
-    out += line(fmt::format("THE LOAD DOES NOT DRAIN: the queue grows by {:.3g} requests/s of the {:.4g} "
-                            "that come, so that latencies below rise with the number of requests",
-                            *a.load.growth_per_s, a.load.sent_per_s)) +
-           "\n";
+  if (a.load.growth_per_s) out += line(growth_text(a)) + "\n";
   if (a.load.answered > 0) {
     out += latencies_text(a.load) + line(prices_text(study, a));
     if (const std::string other = closed_form_text(study, q); !other.empty()) out += line(other);

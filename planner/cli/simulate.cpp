@@ -255,6 +255,7 @@ void print(const Study& study, const SimulatedPlan& s, int copies) {
     print_notes("  {}\n", host);
   print_launchable(study.study, s);
   print_outcome(study, s);
+  if (const std::string kept = kept_text(study, s); !kept.empty()) print_notes("  {}\n", kept);
   print_times(study, s.breakdown);
   print_memory(study.study.system.device.memory, s.memory);
   print_collectives(s.collectives);
@@ -323,7 +324,8 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
     if (!study.sweep().noise) throw UserError("--noise-seed: scenario " + scenario.name + " has no noise");
     study.sweep().noise->seed = static_cast<std::uint64_t>(*o.noise_seed);
   }
-  const Plan plan = possible_plan(study, plan_of_scenario(study, o.plan));
+  const std::string text = plan_of_scenario(study, o.plan);
+  const Plan plan = possible_plan(study, text);
   require_memory(o.out.empty() ? need_of_step(study.study, plan) : need_of_trace(study.study, plan));
   Evaluator e(study.study, study.sweep().search.all_reduce);
   WorkBar bar(study.study.model.name);
@@ -332,7 +334,7 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
   if (!simulated.misfit)
     add_idle_settings(
         simulated.unread,
-        idle_settings(study, std::span(&simulated.plan, 1), o.engine.settings, false,
+        idle_settings(study, std::span(&simulated.plan, 1), o.engine.settings, std::span(&text, 1),
                       study_with_settings(o.scenario, o.costs, o.engine, study.study.model.name)));
   const std::string answer = document(o, scenario, study, simulated, made_by);
   if (made_by.document != nullptr) made_by.document->set(answer);
@@ -344,7 +346,7 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
   print_warnings(simulated.narrow);
   print(study, simulated, o.copies);
   if (!o.out.empty()) write(study, e, simulated.plan, o.copies, o.out, answer);
-  return 0;
+  return keeps_constraints(study, simulated).value_or(true) ? 0 : 3;
 }
 
 }  // namespace

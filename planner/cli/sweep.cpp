@@ -71,6 +71,8 @@ void report(const Study& study, const SweepAnswer& answer, const SweepQuestion& 
 }
 
 int run(const SweepOptions& o, const Provenance& made_by) {
+  if (o.all && o.out.empty() && made_by.document == nullptr)
+    throw UserError("--all keeps every configuration for all.csv or the document: expected -o or --json");
   const Scenario scenario = scenario_named(o.scenario, overrides_of(o.costs, o.engine));
   const api::SweepQuestion asked = asked_of(o, made_by);
   const std::vector<FolderClaim> claims = claim_folders(scenario, o.out);
@@ -94,7 +96,7 @@ int run(const SweepOptions& o, const Provenance& made_by) {
     if (question.journal != nullptr && question.journal->resumed() > 0)
       fmt::print(stderr, "  {}: went on behind {} plans of the run before\n", study.study.model.name,
                  question.journal->resumed());
-    add_idle_settings(answer.unread, idle_settings(study, plans_of(answer.rated), o.engine.settings, true,
+    add_idle_settings(answer.unread, idle_settings(study, plans_of(answer.rated), o.engine.settings, {},
                                                    study_with_settings(o.scenario, o.costs, o.engine,
                                                                        study.study.model.name)));
     report(study, answer, question, o, made_by);

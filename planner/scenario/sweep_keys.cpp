@@ -265,6 +265,12 @@ SearchOptions read_search(const Reader& root, int system_gpus, StepKind kind, co
 
 Comparison read_comparison(const Reader& root, const SearchOptions& o, StepKind kind) {
   Comparison c;
+  if (kind == StepKind::prefill) {
+    if (root.has("compare"))
+      root.at("compare").fault("compare is for sweeps of steps that decode",
+                               {"a prefill's answer shows each strategy by itself"});
+    return c;
+  }
   if (const auto v = root.find("compare")) {
     c.candidate = read_strategies(v->at("candidate"), kind);
     c.baseline = read_strategies(v->at("baseline"), kind);

@@ -58,12 +58,14 @@ bool same_server(const Study& a, const Study& b, const Plan& plan, const std::ve
 
 std::vector<Diagnostic> idle_in_play(const Study& study, const ServiceQuestion& q,
                                      const std::vector<std::string>& settings,
-                                     const std::function<Study(const std::vector<std::string>&)>& without) {
+                                     const std::function<Study(const std::vector<std::string>&)>& without,
+                                     const std::function<bool(const Study&)>& same_plans) {
   const LoadLengths lengths{std::max(2LL, q.input + q.output), q.input};
   const int drafts = q.plan[kDrafts];
-  return idle_settings(
+  std::vector<Diagnostic> all = idle_settings(
       settings, !study.study.system.calibration.empty(), [&](const std::vector<std::string>& others) {
         const Study other = without(others);
+        if (same_plans && !same_plans(other)) return false;
         const ServedRequest &x = study.study.served, &y = other.study.served;
         const auto accepted = [&](const Study& s) {
           return drafts > 0 && s.study.acceptance ? s.study.acceptance->at(drafts).mean : 0.0;
@@ -76,6 +78,8 @@ std::vector<Diagnostic> idle_in_play(const Study& study, const ServiceQuestion& 
         return !q.prefill || q.prefill->on ||
                same_server(study, other, q.prefill->plan, q.prefill->knobs, lengths, PairRole::prefills);
       });
+  if (!same_plans) std::erase_if(all, [](const Diagnostic& d) { return says_plans(d.where.source_line); });
+  return all;
 }
 
 }  // namespace shardline

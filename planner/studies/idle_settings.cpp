@@ -7,33 +7,24 @@
 #include <cmath>
 
 #include "planner/serving/served_plan.hpp"
+#include "planner/studies/simulated_plan.hpp"
 #include "sim/base/argument_names.hpp"
 
 namespace shardline {
 
 namespace {
 
-// What is answered or told, not how long plans take: another model, traffic of others, an option of the plan
-// that is named, lengths that errors were measured with, prices.
+// What is answered or told, not how long plans take: another model, targets, traffic of others, lengths that
+// errors were measured with, prices.
 bool says_answer(const std::string& setting) {
-  constexpr std::array<std::string_view, 6> kTold{"models", "noise",          "options",
-                                                  "pareto", "gpu_hour_price", "thresholds"};
+  constexpr std::array<std::string_view, 5> kTold{"models", "noise", "pareto", "gpu_hour_price",
+                                                  "thresholds"};
   const std::string key = setting.substr(0, setting.find('='));
   return std::find(kTold.begin(), kTold.end(), key.substr(0, key.find('.'))) != kTold.end() ||
-         key.starts_with("workload.lengths");
+         key.starts_with("workload.lengths") || key == "constraints.ttl" || key == "constraints.ttft";
 }
 
 std::string key_of(const std::string& setting) { return setting.substr(0, setting.find('=')); }
-
-// Which plans a sweep looks at, and what it makes of them: the plans that it reports take as long without.
-bool says_plans(const std::string& setting) {
-  constexpr std::array<std::string_view, 10> kSearch{
-      "name",  "summary",     "strategies", "prefill_strategies", "gpus",
-      "batch", "constraints", "compare",    "all_reduces",        "degrees"};
-  const std::string key = key_of(setting);
-  return std::find(kSearch.begin(), kSearch.end(), key.substr(0, key.find('.'))) != kSearch.end() ||
-         key.starts_with("plan") || key.starts_with("workload.users");
-}
 
 struct Outcome {
   std::optional<std::string> impossible;
@@ -80,6 +71,16 @@ bool changes(const Study& study, const Study& other, std::span<const Plan> plans
 
 }  // namespace
 
+// What it makes of plans (`compare`) among them: those that it reports take as long without.
+bool says_plans(const std::string& setting) {
+  constexpr std::array<std::string_view, 11> kSearch{
+      "name",        "summary", "strategies", "prefill_strategies", "gpus", "batch", "constraints", "compare",
+      "all_reduces", "degrees", "options"};
+  const std::string key = key_of(setting);
+  return std::find(kSearch.begin(), kSearch.end(), key.substr(0, key.find('.'))) != kSearch.end() ||
+         key.starts_with("plan") || key.starts_with("workload.users");
+}
+
 void add_idle_settings(std::vector<Diagnostic>& to, std::vector<Diagnostic> idle) {
   for (Diagnostic& d : idle) {
     const auto same = [&](const Diagnostic& known) {
@@ -117,14 +118,21 @@ std::vector<Diagnostic> idle_settings(const std::vector<std::string>& settings, 
 }
 
 std::vector<Diagnostic> idle_settings(const Study& study, std::span<const Plan> plans,
-                                      const std::vector<std::string>& settings, bool search,
+                                      const std::vector<std::string>& settings,
+                                      std::span<const std::string> named,
                                       const std::function<Study(const std::vector<std::string>&)>& without) {
   if (plans.empty()) return {};
-  std::vector<Diagnostic> all = idle_settings(
-      settings, !study.study.system.calibration.empty(),
-      [&](const std::vector<std::string>& others) { return !changes(study, without(others), plans); });
+  const auto same = [&](const std::vector<std::string>& others) {
+    const Study other = without(others);
+    return std::all_of(named.begin(), named.end(),
+                       [&](const std::string& text) {
+                         return possible_plan(other, text) == possible_plan(study, text);
+                       }) &&
+           !changes(study, other, plans);
+  };
+  std::vector<Diagnostic> all = idle_settings(settings, !study.study.system.calibration.empty(), same);
   std::erase_if(all, [&](const Diagnostic& d) {
-    return says_answer(d.where.source_line) || (search && says_plans(d.where.source_line));
+    return says_answer(d.where.source_line) || (named.empty() && says_plans(d.where.source_line));
   });
   return all;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <system_error>
 #include <tuple>
@@ -130,6 +131,10 @@ std::vector<PlannedPoint> around_target(const PlanAnswer& a) {
   if (!a.asked.has_target()) {
     std::vector<Point> points;
     for (const BudgetPlan& b : a.sweep.budgets) points.push_back(b.best);
+    // Budgets end at ten times the shortest time; who asks for none is told what answers most, too.
+    if (const Point* most = best_within(a.sweep.frontier, Seconds(std::numeric_limits<double>::infinity()));
+        most != nullptr && !points.empty() && most->plan != points.back().plan)
+      points.push_back(*most);
     if (a.question.prefill()) points = a.sweep.frontier;
     for (std::size_t i = 0; i < std::min(points.size(), kShown); ++i)  // from end to end
       add(points[i * std::max<std::size_t>(points.size() - 1, 1) /
@@ -258,7 +263,7 @@ namespace {
 void add_idle(PlanAnswer& a, const Catalogs& catalogs) {
   std::vector<Plan> plans;
   for (const PlannedPoint& p : a.plans) plans.push_back(p.point.plan);
-  add_idle_settings(a.sweep.unread, idle_settings(a.study, plans, a.question.settings, true,
+  add_idle_settings(a.sweep.unread, idle_settings(a.study, plans, a.question.settings, {},
                                                   [&](const std::vector<std::string>& others) {
                                                     return study_with(a.scenario, catalogs, others);
                                                   }));
@@ -273,11 +278,10 @@ void sweep(PlanAnswer& a, const Show& show) {
 }
 
 // The batches of the scenario are those of CUDA graphs or powers of two: between the last that meets the
-// target and the next one more users may do. All plans get the batches that were found for some, and the
-// scenario names them, so that it has the same answer.
+// target, or fits where there is none, and the next one more users may do. All plans get the batches that
+// were found for some, and the scenario names them, so that it has the same answer.
 void bisect_batches(PlanAnswer& a, const Catalogs& catalogs, const Show& show) {
-  const bool times = a.asked.most_time > Seconds(0) || a.asked.most_ttft > Seconds(0);
-  if (a.question.prefill() || !times || a.question.users > 0 || a.question.rate > 0) return;
+  if (a.question.prefill() || a.question.users > 0 || a.question.rate > 0) return;
   constexpr int kRounds = 3;  // of plans that only such a batch brings to the frontier
   for (int i = 0; i < kRounds; ++i) {
     const std::vector<int> more = batches_at_target(a.study, plans_of(a.sweep.rated),

@@ -10,6 +10,7 @@
 
 #include "planner/search/memory.hpp"
 #include "planner/serving/served_plan.hpp"
+#include "planner/studies/kept_targets.hpp"
 #include "planner/studies/plan_question.hpp"
 #include "planner/studies/sweep.hpp"
 
@@ -95,11 +96,6 @@ struct PlanAnswer {
   double requests_per_s(const PlannedPoint& p) const;
 };
 
-/// A time that was asked for, and what a plan has of it.
-struct AskedTime {
-  std::string what;  // "TTFT", "TPOT" or "TTL"
-  Seconds is, most;
-};
 /// Each time of the question; nothing where none was asked for. `time` and `ttft` as Point has them, the
 /// former of steps alone; `served`: it is a TPOT.
 std::vector<AskedTime> asked_times(const PlanAnswer& answer, bool served, Seconds time, Seconds ttft);

@@ -42,7 +42,7 @@ def questions():
         "plan": ["plan", "deepseek-r1", "--system", "gb200-nvl72", "--gpus", "72", "--input", "32K", "--output", "1K",
                  "--ttl", "20 ms", "--threads", "1"],
         "sweep": ["sweep", "helix_gb200_1m", "--exhaustive", "--all", "-o", "out", "--threads", "1"],
-        "sweep on many threads": ["sweep", "helix_gb200_1m", "--exhaustive", "--all", "--threads", "1024"],
+        "sweep on many threads": ["sweep", "helix_gb200_1m", "--exhaustive", "--threads", "1024"],
         "serve": ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "64",
                   "--plan", "tensor:tpa=2,tpf=2", "--rate", "5/s", "--requests", "2000000"],
         "serve a million users": ["serve", "llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "16",
