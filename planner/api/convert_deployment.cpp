@@ -68,6 +68,7 @@ std::vector<shardline::Diagnostic> deployment_warnings(const AskedDeployment& as
   const auto idle =
       idle_in_play(study, first->answer.question, asked.plan.question.settings, asked.with, nullptr);
   out.insert(out.end(), idle.begin(), idle.end());
+  for (shardline::Diagnostic& note : idle_knob_notes(first->answer)) out.push_back(std::move(note));
   out.insert(out.end(), first->answer.narrow.begin(), first->answer.narrow.end());
   return out;
 }

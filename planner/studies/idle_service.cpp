@@ -1,13 +1,20 @@
-// Settings that change nothing of a play.
+// Settings and knobs that change nothing of a play.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <variant>
 
 #include "planner/search/evaluate.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/idle_settings.hpp"
+#include "planner/studies/knob_tables.hpp"
+#include "planner/studies/request_service.hpp"
 #include "planner/studies/served_pair.hpp"
 #include "planner/studies/service_knobs.hpp"
+#include "sim/base/argument_names.hpp"
 
 namespace shardline {
 
@@ -80,6 +87,34 @@ std::vector<Diagnostic> idle_in_play(const Study& study, const ServiceQuestion& 
       });
   if (!same_plans) std::erase_if(all, [](const Diagnostic& d) { return says_plans(d.where.source_line); });
   return all;
+}
+
+std::vector<Diagnostic> idle_knob_notes(const ServiceAnswer& a) {
+  const auto idle = [](const ServiceKnobs& knobs, const std::vector<std::string>& given, PairRole role) {
+    return std::visit([&](const auto& k) { return idle_knobs(k, given, role); }, knobs.of);
+  };
+  std::vector<Diagnostic> out;
+  const auto note = [&](const IdleKnob& k, const char* option, const char* server) {
+    const std::string name = argument_name(option) + " " + k.name;
+    out.push_back(
+        {{},
+         k.needs.empty()
+             ? fmt::format("{} changes nothing: a server that {} for another does not read it", name, server)
+             : fmt::format("{} changes nothing without {}", name, k.needs),
+         {}});
+  };
+  const ServiceQuestion& q = a.question;
+  const std::vector<IdleKnob> of_prompts =
+      q.prefill ? idle(*a.prefill_knobs, q.prefill->knobs, PairRole::prefills) : std::vector<IdleKnob>{};
+  // Given for both pools at once it may be read in one.
+  const bool of_both = q.prefill && std::string_view(q.prefill->knobs_option) == "knob";
+  for (const IdleKnob& k : idle(a.knobs, q.knobs, q.prefill ? PairRole::decodes : PairRole::none)) {
+    const auto same = [&](const IdleKnob& other) { return other.name == k.name; };
+    if (!of_both || std::any_of(of_prompts.begin(), of_prompts.end(), same)) note(k, "knob", "decodes");
+  }
+  if (of_both) return out;
+  for (const IdleKnob& k : of_prompts) note(k, q.prefill->knobs_option, "computes prompts");
+  return out;
 }
 
 }  // namespace shardline

@@ -10,6 +10,7 @@
 
 namespace shardline {
 
+struct ServiceAnswer;
 struct ServiceQuestion;
 
 /// One warning per setting without which each of these plans takes as long, needs as much memory and serves
@@ -41,6 +42,10 @@ std::vector<Diagnostic> idle_in_play(const Study& study, const ServiceQuestion& 
                                      const std::vector<std::string>& settings,
                                      const std::function<Study(const std::vector<std::string>&)>& without,
                                      const std::function<bool(const Study&)>& same_plans);
+
+/// One note per knob of a play that nothing reads (idle_knobs() of knob_tables.hpp): of a server of a pair,
+/// or without another that it needs. Given for both pools at once (`plan --slo`) a knob may be read in one.
+std::vector<Diagnostic> idle_knob_notes(const ServiceAnswer& answer);
 
 /// Whether a setting only says which plans a search looks at, and what it makes of them.
 bool says_plans(const std::string& setting);

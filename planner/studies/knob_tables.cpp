@@ -38,23 +38,50 @@ const std::vector<KnobText<VllmKnobs>>& texts_of(const VllmKnobs& /*unused*/) {
 const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/) {
   using K = SglangKnobs;
   static const std::vector<KnobText<K>> known{
-      {.name = "chunked_prefill_size", .number = &K::chunked_prefill_size, .may_be_none = true},
-      {.name = "max_prefill_tokens", .number = &K::max_prefill_tokens},
-      {.name = "prefill_max_requests", .number = &K::prefill_max_requests, .may_be_none = true},
+      {.name = "chunked_prefill_size",
+       .number = &K::chunked_prefill_size,
+       .may_be_none = true,
+       .idle_in_decode = true},
+      {.name = "max_prefill_tokens", .number = &K::max_prefill_tokens, .idle_in_decode = true},
+      {.name = "prefill_max_requests",
+       .number = &K::prefill_max_requests,
+       .may_be_none = true,
+       .idle_in_decode = true},
       {.name = "max_running_requests", .number = &K::max_running_requests},
       {.name = "page_size", .number = &K::page_size},
       {.name = "context_length", .number = &K::context_length},
       {.name = "max_total_tokens", .number = &K::max_total_tokens},
-      {.name = "schedule_conservativeness", .part = &K::schedule_conservativeness},
-      {.name = "init_new_token_ratio", .part = &K::init_new_token_ratio},
-      {.name = "min_new_token_ratio_factor", .part = &K::min_new_token_ratio_factor},
-      {.name = "new_token_ratio_decay_steps", .number = &K::new_token_ratio_decay_steps},
-      {.name = "clip_max_new_tokens_estimation", .number = &K::clip_max_new_tokens_estimation},
-      {.name = "retract_decode_steps", .number = &K::retract_decode_steps, .may_be_none = true},
+      {.name = "schedule_conservativeness",
+       .idle_in_prefill = true,
+       .idle_in_decode = true,
+       .part = &K::schedule_conservativeness},
+      {.name = "init_new_token_ratio",
+       .idle_in_prefill = true,
+       .idle_in_decode = true,
+       .part = &K::init_new_token_ratio},
+      {.name = "min_new_token_ratio_factor",
+       .idle_in_prefill = true,
+       .idle_in_decode = true,
+       .part = &K::min_new_token_ratio_factor},
+      {.name = "new_token_ratio_decay_steps",
+       .number = &K::new_token_ratio_decay_steps,
+       .idle_in_prefill = true,
+       .idle_in_decode = true},
+      {.name = "clip_max_new_tokens_estimation",
+       .number = &K::clip_max_new_tokens_estimation,
+       .idle_in_prefill = true},
+      {.name = "retract_decode_steps",
+       .number = &K::retract_decode_steps,
+       .may_be_none = true,
+       .idle_in_prefill = true,
+       .idle_in_decode = true},
       {.name = "swa_full_tokens_ratio", .part = &K::swa_full_tokens_ratio},
       {.name = "swa_eviction_interval", .number = &K::swa_eviction_interval},
       {.name = "disable_overlap_schedule", .flag = &K::disable_overlap_schedule},
-      {.name = "enable_mixed_chunk", .flag = &K::enable_mixed_chunk},
+      {.name = "enable_mixed_chunk",
+       .idle_in_prefill = true,
+       .idle_in_decode = true,
+       .flag = &K::enable_mixed_chunk},
       {.name = kReservedTokens,
        .number = &K::num_reserved_decode_tokens,
        .may_be_none = true,
@@ -63,7 +90,7 @@ const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/
        .number = &K::disaggregation_decode_extra_slots,
        .may_be_none = true,
        .of_decoder = true},
-      {.name = "disable_radix_cache", .flag = &K::disable_radix_cache},
+      {.name = "disable_radix_cache", .idle_in_decode = true, .flag = &K::disable_radix_cache},
   };
   return known;
 }
@@ -79,8 +106,13 @@ const std::vector<KnobText<TrtllmKnobs>>& texts_of(const TrtllmKnobs& /*unused*/
        .choose = [](K& k, std::size_t i) { k.context_chunking_policy = static_cast<TrtllmChunking>(i); }},
       {.name = "max_batch_size", .number = &K::max_batch_size},
       {.name = "max_num_tokens", .number = &K::max_num_tokens},
-      {.name = "batch_wait_timeout_iters", .number = &K::batch_wait_timeout_iters, .may_be_none = true},
-      {.name = "batch_wait_max_tokens_ratio", .part = &K::batch_wait_max_tokens_ratio},
+      {.name = "batch_wait_timeout_iters",
+       .number = &K::batch_wait_timeout_iters,
+       .may_be_none = true,
+       .idle_in_prefill = true},
+      {.name = "batch_wait_max_tokens_ratio",
+       .idle_in_prefill = true,
+       .part = &K::batch_wait_max_tokens_ratio},
       {.name = "tokens_per_block", .number = &K::tokens_per_block},
       {.name = "max_seq_len", .number = &K::max_seq_len},
       {.name = "blocks", .number = &K::blocks},
@@ -112,6 +144,21 @@ const std::vector<EngineKnobs>& engines_knobs() {
                                             {"sglang", names_of(SglangKnobs{})},
                                             {"trtllm", names_of(TrtllmKnobs{})}};
   return all;
+}
+
+// On a server of a pair.
+template <class Knobs>
+std::vector<IdleKnob> idle_of(const Knobs& knobs, const std::vector<std::string>& given, PairRole role) {
+  std::vector<IdleKnob> out;
+  for (const std::string& text : given) {
+    const std::string name = knob_parts(text).name;
+    for (const KnobText<Knobs>& k : texts_of(knobs)) {
+      const bool idle = (k.idle_in_prefill && role == PairRole::prefills) ||
+                        (k.idle_in_decode && role == PairRole::decodes);
+      if (name == k.name && idle) out.push_back({name, ""});
+    }
+  }
+  return out;
 }
 
 template <class Knobs>
@@ -156,6 +203,32 @@ void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, co
 }
 void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given) {
   set_all(knobs, overrides, given);
+}
+
+std::vector<IdleKnob> idle_knobs(const VllmKnobs& knobs, const std::vector<std::string>& given,
+                                 PairRole role) {
+  return idle_of(knobs, given, role);
+}
+std::vector<IdleKnob> idle_knobs(const SglangKnobs& knobs, const std::vector<std::string>& given,
+                                 PairRole role) {
+  return idle_of(knobs, given, role);
+}
+std::vector<IdleKnob> idle_knobs(const TrtllmKnobs& knobs, const std::vector<std::string>& given,
+                                 PairRole role) {
+  std::vector<IdleKnob> out = idle_of(knobs, given, role);
+  const auto without = [&](const char* name, const char* needs) {
+    const auto same = [&](const IdleKnob& k) { return k.name == name; };
+    for (const std::string& text : given) {
+      if (knob_parts(text).name == name && std::none_of(out.begin(), out.end(), same))
+        out.push_back({name, needs});
+    }
+  };
+  // Prompts wait for so many steps and so many tokens at most: where one of them is 0, not at all.
+  if (knobs.batch_wait_max_tokens_ratio <= 0)
+    without("batch_wait_timeout_iters", "batch_wait_max_tokens_ratio");
+  if (knobs.batch_wait_timeout_iters == 0) without("batch_wait_max_tokens_ratio", "batch_wait_timeout_iters");
+  if (!knobs.enable_chunked_prefill) without("context_chunking_policy", "enable_chunked_prefill=true");
+  return out;
 }
 
 }  // namespace shardline

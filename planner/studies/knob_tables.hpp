@@ -17,6 +17,19 @@ void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, cons
 void set_knobs(SglangKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);
 void set_knobs(TrtllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);
 
+/// A knob that was given and changes nothing.
+struct IdleKnob {
+  std::string name, needs;  // the option without which nothing reads it; empty: nothing on such a server does
+};
+/// Those that nothing reads on a server that computes prompts for another, or decodes for another, and those
+/// that need an option which `knobs` do not have.
+std::vector<IdleKnob> idle_knobs(const VllmKnobs& knobs, const std::vector<std::string>& given,
+                                 PairRole role);
+std::vector<IdleKnob> idle_knobs(const SglangKnobs& knobs, const std::vector<std::string>& given,
+                                 PairRole role);
+std::vector<IdleKnob> idle_knobs(const TrtllmKnobs& knobs, const std::vector<std::string>& given,
+                                 PairRole role);
+
 /// "vllm" of "max_num_seqs=256": the one engine that has all of these options; empty: none, or several, have.
 std::string engine_of_knobs(const std::vector<std::string>& overrides);
 /// Of an option that an engine lacks: whose it is, or else which option of another engine has nearly its

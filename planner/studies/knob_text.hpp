@@ -16,6 +16,9 @@ struct KnobText {
   std::uint32_t Knobs::*number = nullptr;
   bool may_be_none = false;  // 0
   bool of_decoder = false;   // of a server that decodes for another alone
+  /// Set by an engine on a server that computes prompts for another, or decodes for another, and read there
+  /// by nothing.
+  bool idle_in_prefill = false, idle_in_decode = false;
   bool Knobs::*flag = nullptr;
   double Knobs::*part = nullptr;
   /// The words, and what sets the value of a word's index.

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 
 #include "planner/search/evaluate.hpp"
 #include "planner/search/narrow.hpp"
 #include "planner/serving/plan_steps.hpp"
+#include "planner/studies/idle_settings.hpp"
 #include "planner/studies/service_load.hpp"
 #include "planner/studies/told_latency.hpp"
 
@@ -18,7 +18,6 @@ namespace shardline {
 namespace {
 
 constexpr std::size_t kParts = ClusterRun::kParts;
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Requests that break a target, and that may: a play ends where more do than may.
 struct Hopes {
@@ -88,7 +87,7 @@ class RequestService::Plays {
     OfferedLoad out;
     ServiceLoad load(q_, study_.study, pace(q_.rate), trace_);
     TraceRequest row;
-    while (out.arrivals.size() < q_.requests && load.load().arrivals->next_time() < Seconds(kNever)) {
+    while (out.arrivals.size() < q_.requests && std::isfinite(load.load().arrivals->next_time().value)) {
       const Arrival came = load.load().arrivals->take();
       if (!load.load().request(row)) break;
       out.arrivals.push_back(came.time.value);
@@ -394,6 +393,7 @@ ServiceAnswer serve_requests(const Study& study, const ServiceQuestion& question
   ServiceAnswer out = service.answer();
   service.look_at_prices(out);
   for (auto& n : play_notes(study.study, question.plan, out.knobs)) out.narrow.push_back(std::move(n));
+  for (auto& n : idle_knob_notes(out)) out.narrow.push_back(std::move(n));
   return out;
 }
 
