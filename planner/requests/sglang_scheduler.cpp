@@ -318,9 +318,10 @@ void SglangScheduler::compute_prompts(const Budget& b) {
     last_.push_back(id);
   }
   if (!knobs_.enable_mixed_chunk) return;
-  if (windows_) finished_ = 0;  // a batch of nobody but them is a new one, too
-  if (running_.empty()) return;
+  // Who runs is in this step's batch now, and the running batch is a new one, even where nobody but those who
+  // are done was in it (_get_new_batch_prefill_raw).
   finished_ = 0;
+  if (running_.empty()) return;
   decode_all(step);
   last_.insert(last_.end(), running_.begin(), running_.end());
   running_.clear();

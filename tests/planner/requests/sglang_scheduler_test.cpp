@@ -45,6 +45,19 @@ TEST(SglangScheduler, R8MixedChunks) {
             (Steps{"0 decode (0), 10+0", "0 decode (0), 4+10 6+0", "1 decode (14), 1+6", "2 decode (22)"}));
 }
 
+// One that was done in the step before takes a token of the next chunk, as it is in the running batch still,
+// and of none after that: 9, 10 and 10 of 29 tokens.
+TEST(SglangScheduler, R8MixedChunksAfterTheLastAnswer) {
+  SglangKnobs k = small(1000);
+  k.chunked_prefill_size = 10;
+  k.enable_mixed_chunk = true;
+  SglangScheduler s(k);
+  s.add(asks(4, 2));
+  EXPECT_EQ(steps_of(s, 2), (Steps{"0 decode (0), 4+0", "1 decode (4)"}));
+  s.add(asks(29, 1));
+  EXPECT_EQ(steps_of(s), (Steps{"0 decode (0), 9+0", "0 decode (0), 10+9", "0 decode (0), 10+19"}));
+}
+
 // Without chunks the first prompt is taken whatever its length, a further one only below max_prefill_tokens.
 TEST(SglangScheduler, R8WholePrompts) {
   SglangKnobs k = small(1000);
