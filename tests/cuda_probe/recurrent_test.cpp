@@ -171,8 +171,9 @@ TEST(Recurrence, WrongShapesAreSaid) {
             "has a width that heads do not divide");
 }
 
-// Under every strategy that takes such layers, all steps: 1e-12.
-TEST(Recurrence, StrategiesReproduceTheDefinition) {
+// EveryStrategy computes all cases of every strategy, to 1e-12: such layers are among them under each that
+// takes them, in whole prompts and in parts.
+TEST(Recurrence, IsAmongTheCasesOfEveryStrategyThatTakesIt) {
   int strategies_seen = 0;
   for (const Strategy* s : strategies()) {
     if (!s->states) continue;
@@ -182,9 +183,6 @@ TEST(Recurrence, StrategiesReproduceTheDefinition) {
       if (!has_recurrence(c.study.model)) continue;
       ++cases;
       chunked += c.plan[kPrefillChunk] > 0;
-      const Check check = cli::run_case(c);
-      EXPECT_TRUE(check.passed()) << c.what << ": " << (check.faults.empty() ? "" : check.faults.front());
-      EXPECT_LT(check.max_error_double, kExact) << c.what << ": " << check.worst;
     }
     EXPECT_GT(cases, 10) << s->name;
     if (s->reads(kPrefillChunk)) {
