@@ -8,12 +8,13 @@
 #include "models/model/hf_config.hpp"
 #include "sim/base/error.hpp"
 #include "tests/models/files.hpp"
+#include "tests/support/loads.hpp"
 #include "tests/support/mutator.hpp"
 
 namespace shardline {
 namespace {
 
-constexpr int kMutants = 6000;
+constexpr int kMutants = testing::part_of(6000);
 const std::vector<std::string> kWords{"tokens", "gqa",        "mla",    "deepseek_v3",
                                       "window", "attentions", "sliding"};
 

@@ -15,12 +15,13 @@
 #include "planner/strategies/strategy.hpp"
 #include "tests/planner/support.hpp"
 #include "tests/support/files.hpp"
+#include "tests/support/loads.hpp"
 #include "tests/support/mutator.hpp"
 
 namespace shardline {
 namespace {
 
-constexpr int kMutants = 6000;
+constexpr int kMutants = testing::part_of(6000);
 
 const std::vector<std::string>& words() {
   static const std::vector<std::string> kWords{

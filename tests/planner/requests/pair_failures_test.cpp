@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -14,6 +13,7 @@
 
 #include "tests/planner/requests/pair_case.hpp"
 #include "tests/planner/requests/plain_pair.hpp"
+#include "tests/support/loads.hpp"
 
 namespace shardline {
 namespace {
@@ -22,7 +22,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // SHARDLINE_WHOLE=1 plays 4,000 loads.
 void expect_the_failing_stepper(bool groups) {
-  const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 400;
+  const std::uint64_t seeds = testing::loads(400);
   std::uint64_t retried = 0, leases = 0, failed = 0, recomputed = 0, still = 0, cut = 0, local = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     PairCase c = failing_case(seed);
@@ -46,6 +46,7 @@ void expect_the_failing_stepper(bool groups) {
     cut += fast.run.cut_transfers;
     local += fast.run.local_prefills;
   }
+  if (testing::kSanitized) return;  // a part of the loads
   // The loads are such that all of it happens.
   EXPECT_GT(retried, 2 * seeds);
   EXPECT_GT(leases, groups ? seeds / 20 : seeds / 8);  // groups have more blocks

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "tests/planner/requests/random_play.hpp"
 #include "tests/planner/requests/random_vllm.hpp"
 #include "tests/planner/requests/schedule_text.hpp"
+#include "tests/support/loads.hpp"
 
 namespace shardline {
 namespace {
@@ -304,12 +304,13 @@ void equals_the_executor(std::uint64_t seed, const DraftLaw& drafts, Sums& sums)
 // SHARDLINE_WHOLE=1 plays 4,000 loads. A part of them ends as the engine does, on blocks for drafts.
 TEST(TrtllmDrafts, R20EqualTheExecutorsLoop) {
   Sums sums;
-  const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 4000 : 600;
+  const std::uint64_t seeds = testing::loads(600);
   for (std::uint64_t seed = 0; seed < seeds && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "laws");
     equals_the_executor(seed, random_law(random), sums);
   }
+  if (testing::kSanitized) return;  // a part of the loads
   EXPECT_GT(sums.played, 400U);
   EXPECT_GT(sums.blocks, 50U);
   EXPECT_GT(sums.preemptions, 150U);
@@ -320,11 +321,12 @@ TEST(TrtllmDrafts, R20EqualTheExecutorsLoop) {
 // Without drafts jumps and all.
 TEST(TrtllmDrafts, R9WithoutDraftsItIsTheExecutorsLoopToo) {
   Sums sums;
-  const std::uint64_t seeds = std::getenv("SHARDLINE_WHOLE") != nullptr ? 2000 : 200;
+  const std::uint64_t seeds = testing::loads(200, 2000);
   for (std::uint64_t seed = 0; seed < seeds && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     equals_the_executor(seed, {}, sums);
   }
+  if (testing::kSanitized) return;  // a part of the loads
   EXPECT_GT(sums.played, 190U);
   EXPECT_LT(sums.blocks, 5U);
   EXPECT_GT(sums.preemptions, 100U);
