@@ -27,8 +27,9 @@ namespace {
 struct StudyAndPlan {
   Study study;
   Plan plan;
-  int copies = 1;     // that a line's answer starts
-  int most_gpus = 0;  // of a line that names them; 0: any
+  int copies = 1;           // that a line's answer starts
+  int most_gpus = 0;        // of a line that names them; 0: any
+  std::string chosen = {};  // how targets chose the plan; empty: there were none
 };
 
 using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
@@ -87,7 +88,15 @@ StudyAndPlan of_line(const ServeQuestion& q, const RunOptions& o, const Progress
   const PlannedPoint& best = best_of(answer);
   const Plan plan = sharding_of(best.point.plan);
   const int copies = static_cast<int>(best.copies);
-  return {std::move(answer.study), plan, copies, q.gpus || q.nodes ? answer.defaults.most_gpus : 0};
+  const std::string targets = target_text(answer.question);
+  std::string chosen;
+  if (!targets.empty())
+    chosen = fmt::format("{}; requests are held to {} alone",
+                         best.meets ? "the plan was chosen by " + targets
+                                    : "no plan meets " + targets + ", the nearest is played",
+                         argument_name("slo"));
+  return {std::move(answer.study), plan, copies, q.gpus || q.nodes ? answer.defaults.most_gpus : 0,
+          std::move(chosen)};
 }
 
 Study scenario_study(const ServeQuestion& q, const RunOptions& o) {
@@ -356,6 +365,7 @@ AskedService asked_service(const ServeQuestion& asked, const RunOptions& o,
   if (question.router != Router::round_robin && question.replicas == 1 && asked.prefill_replicas == 1)
     idle.push_back(
         {{}, argument_name("router") + " changes nothing here: there is one replica to go to", {}});
+  if (!on.chosen.empty()) idle.push_back({{}, std::move(on.chosen), {}});
   return {std::move(on.study), std::move(question), std::move(idle)};
 }
 

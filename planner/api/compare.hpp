@@ -76,7 +76,9 @@ struct Fields<ComparedRow> {
   static constexpr void visit(Visit&& field) {
     using T = ComparedRow;
     field("of", &T::of,
-          "`part`, `kind`, `basis` or `communication` (seconds of the step), or `memory` (bytes per GPU)");
+          "`tpot` (seconds of a served token), `part`, `kind`, `basis` or `communication` (seconds of the "
+          "step), or "
+          "`memory` (bytes per GPU)");
     field("name", &T::name, "of the part");
     field("first", &T::first, "of the first plan; 0: it has none");
     field("second", &T::second, "of the second");

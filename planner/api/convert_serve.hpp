@@ -14,7 +14,8 @@ namespace shardline::api {
 struct AskedService {
   Study study;
   ServiceQuestion question;
-  std::vector<shardline::Diagnostic> idle = {};  // settings that change nothing of the play
+  /// Settings that change nothing of the play, and what chose the plan and is no target of requests.
+  std::vector<shardline::Diagnostic> idle = {};
 };
 
 /// What of a question is of requests, whatever they are served on; their lengths are left out. Throws

@@ -120,7 +120,7 @@ void print_copies(const AskedStudy& asked, std::size_t which, const SimulatedPla
 
 void print(const AskedStudy& asked, const PlanComparison& c) {
   const Study& study = asked.study;
-  print_lines(study.title);
+  print_lines(asked.title);
   if (!asked.miss.empty()) print_lines(asked.miss);
   fmt::print("{}", wrapped_lines(engine_text(study.study) + precision_text(study.study), text_width()));
   print_plan(study, "A", c.first, c.first_times);
@@ -130,7 +130,12 @@ void print(const AskedStudy& asked, const PlanComparison& c) {
   print_under(what_intervals_are(study.study));
   fmt::print("\n");
   const bool prefill = study.study.batch.kind() == StepKind::prefill;
-  print_rows(c, ComparedAs::part, prefill ? "part of a prefill" : "part of a token");
+  const bool served = c.first_times.served() && c.second_times.served();
+  print_rows(c, ComparedAs::tpot, "part of TPOT");
+  print_rows(c, ComparedAs::part,
+             prefill  ? "part of a prefill"
+             : served ? "part of a step that decodes"
+                      : "part of a token");
   print_rows(c, ComparedAs::kind, "op kind on the critical path");
   print_rows(c, ComparedAs::communication, "communication");
   print_rows(c, ComparedAs::basis, "what the time rests on");

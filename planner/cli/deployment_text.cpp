@@ -186,8 +186,8 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
   if (shown.empty()) return out;
   const std::string file = saved.empty() ? api::kUnsavedQuestion : saved;
   if (!saved.empty())
-    out += saved_text(saved, api::saved_load_options(asked, a, slo) + settings_beside(asked.plan.question),
-                      width);
+    out += saved_text(saved, "",
+                      api::saved_load_options(asked, a, slo) + settings_beside(asked.plan.question), width);
   out += wrapped(saved.empty() ? "next, after the same with --save " + file + ":" : "next:", width, "  ");
   const ServiceQuestion& best = shown.front()->answer.question;
   return out + wrapped_command(

@@ -212,7 +212,7 @@ void print_purchases(const Study& study, const Explanation& e, const std::string
 void print(const AskedStudy& asked, const Explanation& e) {
   const Study& study = asked.study;
   const std::string time = time_name(study, e.times);
-  print_lines(0, study.title);
+  print_lines(0, asked.title);
   fmt::print("{}\n", to_string(e.simulated.plan));
   if (!asked.miss.empty()) print_lines(2, asked.miss);
   if (const std::string share = share_text(asked.copies[0], e.simulated.plan.gpus()); !share.empty())

@@ -42,6 +42,11 @@ std::string beyond_system_text(const PlanAnswer& a) {
   return fmt::format("; nor do all {} GPUs of {}: {}", system.gpus(), system.name, those);
 }
 
+std::string carried_text(const WiderPlan& w) {
+  return fmt::format("; {} GPUs: {} by {} carry {}/s", w.gpus, to_string(w.best.point.plan),
+                     copies_text(w.best), three_digits(w.best.most_per_s));
+}
+
 // A rate that the GPUs do not carry: how far they come, and whether a target or saturation ends it.
 std::string too_few_text(const PlanAnswer& a) {
   const PlannedPoint& p = a.plans.front();
@@ -57,9 +62,7 @@ std::string too_few_text(const PlanAnswer& a) {
              : fmt::format("; beyond that the target is missed, up to {}/s", three_digits(limit));
   if (a.pools) out += "; separate pools carry it";
   if (!a.wider) return out + beyond_system_text(a);
-  return out + fmt::format("; {} GPUs: {} by {} carry {}/s", a.wider->gpus,
-                           to_string(a.wider->best.point.plan), copies_text(a.wider->best),
-                           three_digits(a.wider->best.most_per_s));
+  return out + carried_text(*a.wider);
 }
 
 // "429,000" of 428,856.3.
@@ -72,6 +75,12 @@ ErrorRange time_off(const PlanAnswer& a, const PlannedPoint& p) {
   const bool fitted = !a.study.study.system.calibration.empty();
   return fitted ? plan_time_error(a.study, p.rating.errors)
                 : time_error(ErrorTerms(kAssumedSource, kAssumedBand));
+}
+
+// To kDigits, so that the plan keeps it where it is asked for.
+Seconds rounded_up(Seconds time) {
+  const double unit = std::pow(10.0, std::floor(std::log10(time.value)) - (kDigits - 1));
+  return Seconds(std::ceil(time.value / unit * (1 - 1e-12)) * unit);
 }
 
 // Times of a plan: of one that misses what it misses by most, of one that meets all targets all of them.
@@ -94,6 +103,12 @@ std::string found_text(const PlanAnswer& a, const PlannedPoint& p) {
 // What more GPUs give of a question without a rate that some carry.
 std::string wider_text(const PlanAnswer& a) {
   const WiderPlan& w = *a.wider;
+  const bool carries = w.best.most_per_s > 0;
+  if (carries && w.best.meets) return carried_text(w);
+  if (carries)
+    return fmt::format("; nor do all {} GPUs of {} carry {}: {}/s ({}) by {}", w.most,
+                       a.study.study.system.name, rate_text(a.question.rate), three_digits(w.best.most_per_s),
+                       signed_percent(w.best.most_per_s / a.question.rate - 1), copies_text(w.best));
   if (w.best.meets) return fmt::format("; {} GPUs: {}", w.gpus, found_text(a, w.best));
   // Where the GPUs that were asked for have a plan, more of them are worth a word only if they come nearer.
   const auto rank = [&](const PlannedPoint& p) {
@@ -178,7 +193,7 @@ std::string miss_text(const PlanAnswer& a) {
     const Miss miss = miss_of(a, a.plans.front().point);
     const bool in_tokens = a.question.tokens_per_user > 0 && miss.what != "TTFT";
     out = fmt::format("no {}plan{} meets {}; {}: {} {}{} ({}{})", exact, both, target_text(a.question),
-                      nearest_text(a), miss.what, to_string(miss.time, kDigits),
+                      nearest_text(a), miss.what, to_string(rounded_up(miss.time), kDigits),
                       in_tokens ? fmt::format(", {} tokens/s/user", three_digits(1 / miss.time.value)) : "",
                       excess_text(miss.part), waiting_text(a));
   }

@@ -133,6 +133,18 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
                  width, "  ");
 }
 
+std::string unbounded_wait_text(const PlanAnswer& a, std::size_t width) {
+  if (!a.met || a.plans.empty() || a.asked.most_ttft > Seconds(0) || !some_wait(a, a.plans.front().point))
+    return "";
+  const PlannedPoint& first = a.plans.front();
+  return wrapped(
+      fmt::format("of row 1 {} of {} users wait for room in memory; their wait is in TTFT, which no "
+                  "target bounds (--ttft)",
+                  count(static_cast<std::uint64_t>(waiting_of(a, first))),
+                  count(static_cast<std::uint64_t>(a.users_of(first)))),
+      width, "  ");
+}
+
 std::string reasons_text(const PlanAnswer& a, std::size_t width) {
   std::string out;
   for (const auto& [reason, n] : a.sweep.found.rejected)
@@ -142,9 +154,16 @@ std::string reasons_text(const PlanAnswer& a, std::size_t width) {
   return wrapped_lines(out, width);
 }
 
-std::string saved_text(const std::string& file, const std::string& beside, std::size_t width) {
-  if (beside.empty()) return "";
-  return wrapped(fmt::format("not in {}, for scenarios have no keys of it:{}", file, beside), width, "  ");
+std::string saved_text(const std::string& file, const std::string& targets, const std::string& beside,
+                       std::size_t width) {
+  std::string out;
+  if (!targets.empty())
+    out += wrapped(fmt::format("not in {}, where as constraints they would leave out what misses them:{}",
+                               file, targets),
+                   width, "  ");
+  if (!beside.empty())
+    out += wrapped(fmt::format("not in {}, for scenarios have no keys of it:{}", file, beside), width, "  ");
+  return out;
 }
 
 }  // namespace shardline::cli

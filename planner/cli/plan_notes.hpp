@@ -33,11 +33,16 @@ std::string fewer_text(const PlanAnswer& a, std::size_t width);
 /// one GPU.
 std::string pools_text(const PlanAnswer& a, std::size_t width);
 
+/// That users of the first plan wait for memory, where no target of TTFT was asked for; else empty.
+std::string unbounded_wait_text(const PlanAnswer& a, std::size_t width);
+
 /// What stands in the way of all plans, a line for each reason with its count: memory, and the engine's rules
 /// with their sources, most first.
 std::string reasons_text(const PlanAnswer& a, std::size_t width);
 
-/// "not in q.yaml, for scenarios have no keys of it: --ttl '20 ms'"; empty without such options.
-std::string saved_text(const std::string& file, const std::string& beside, std::size_t width);
+/// "not in q.yaml, for scenarios have no keys of it: --rate 5/s", and the same of targets, which it has keys
+/// for; empty without such options.
+std::string saved_text(const std::string& file, const std::string& targets, const std::string& beside,
+                       std::size_t width);
 
 }  // namespace shardline::cli

@@ -247,9 +247,13 @@ std::string carried_text(const PlanAnswer& a) {
       p.limit_per_s > p.most_per_s * 1.001
           ? fmt::format(" within the target and is saturated at {}/s", three_digits(p.limit_per_s))
           : ", where it is saturated");
+  const double least = p.most_per_s * (1 + plan_rate_error(a.study, p.rating.errors).low);
+  if (!a.study.study.system.calibration.empty() && least < a.question.rate)
+    out += fmt::format("; as prices may be off (90 %), it may carry {}/s and no more", three_digits(least));
   return out +
-         "; a mean over an even stream: requests that come in bursts wait longer, and it says nothing of "
-         "percentiles. simulate and explain have the plan full, each user asking again at once: their TTFT "
+         "; a mean over an even stream: requests that come by chance or in bursts wait longer, the more the "
+         "nearer it is to what it carries, and it says nothing of percentiles: serve does. simulate and "
+         "explain have the plan full, each user asking again at once: their TTFT "
          "is "
          "longer";
 }
@@ -258,6 +262,7 @@ std::string carried_text(const PlanAnswer& a) {
 std::string beside_text(const PlanAnswer& a, std::size_t width) {
   std::string out;
   out += started_copies_text(a, width) + idle_text(a, width) + fewer_text(a, width);
+  out += unbounded_wait_text(a, width);
   if (a.question.rate > 0 && a.met) out += wrapped(carried_text(a), width, "  ");
   return out + pools_text(a, width);
 }
@@ -301,7 +306,7 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
     out += wrapped(fmt::format("next, after the same with --save {}:", shell_operand(file)), width, "  ");
   else if (out.empty())
     out = "next:\n";
-  const std::string set = settings_beside(a.question);
+  const std::string set = settings_beside(a.question), targets = constraint_settings(a);
   // A sweep knows neither copies nor rates: its answer would be another question's.
   const bool copied = !a.plans.empty() && a.plans.front().copies > 1;
   if (!(a.question.users > 0 && copied) && !(a.question.rate > 0))
@@ -317,9 +322,9 @@ std::string next_text(const PlanAnswer& a, const std::string& saved, std::size_t
     // Its launch files cap requests at the batch: of a rate that is the mean, above which a queue would grow.
     // Those of serve have the caps of the scheduler.
     if (!(a.question.rate > 0))
-      add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_operand(file), plan, set,
+      add(fmt::format("shardline simulate {} --plan {}{}{} -o out", shell_operand(file), plan, set + targets,
                       copies > 1 ? fmt::format(" --copies {}", copies) : ""));
-    add(fmt::format("shardline explain {} --plan {}{}", shell_operand(file), plan, set));
+    add(fmt::format("shardline explain {} --plan {}{}", shell_operand(file), plan, set + targets));
   }
   return out;
 }
@@ -356,7 +361,8 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
         out += wrapped(open.substr(at, end - at), width, "  ");
     }
   }
-  if (!saved.empty()) out += saved_text(saved, options_beside(a) + load_beside(a.question), width);
+  if (!saved.empty())
+    out += saved_text(saved, targets_beside(a), options_beside(a) + load_beside(a.question), width);
   return out + next_text(a, saved, width);
 }
 

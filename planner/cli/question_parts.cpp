@@ -97,8 +97,11 @@ AskedStudy study_of_line(const std::string& model, const QuestionOptions& line,
     const Overrides others{{}, "", false, false, settings};
     return parse_scenario(kLine, text, shipped_catalogs(), others).studies.front();
   };
-  AskedStudy out{"plan", a.scenario,      a.study, std::move(plans), std::move(copies),
-                 met,    std::move(miss), with};
+  std::string title = question_text(a.question, a.defaults);
+  if (a.question.rate > 0)  // whose TTFT is that of the stream, where the users of a plan begin together
+    title += "; as a loop of as many users as it keeps busy, who all begin at once";
+  AskedStudy out{"plan", std::move(title), a.scenario, a.study, std::move(plans), std::move(copies),
+                 met,    std::move(miss),  with};
   if (named) out.line = a;
   return out;
 }
@@ -205,8 +208,15 @@ AskedStudy asked_study(const std::string& named, const QuestionOptions& line, co
   const Study& study = study_of(scenario, model);
   std::vector<long long> copies(plans.size(), 1);
   for (std::string& plan : plans) plan = plan_of_scenario(study, plan);
-  return {scenario.name,     "", study, std::move(plans),
-          std::move(copies), {}, "",    study_with_settings(named, costs, engine, study.study.model.name)};
+  return {scenario.name,
+          study.title,
+          "",
+          study,
+          std::move(plans),
+          std::move(copies),
+          {},
+          "",
+          study_with_settings(named, costs, engine, study.study.model.name)};
 }
 
 std::optional<bool> met_by(const AskedStudy& asked, const SimulatedPlan& plan, const PlanTimes& times) {

@@ -32,6 +32,7 @@ api::RunOptions run_options_of(const EngineOptions& engine, const std::string& c
 /// What explain and compare look at: a scenario that is named, or the question of a line.
 struct AskedStudy {
   std::string name;           // of the scenario
+  std::string title;          // its, or the question of a line
   std::string scenario_text;  // of a line
   Study study;
   std::vector<std::string> plans;  // that were named, else the best of the line's answer

@@ -135,7 +135,7 @@ CurvesTable targets_table(const ServedLoadAnswer& load) {
 
 std::string service_page(const Study& study, const ServiceAnswer& a, const Provenance& made_by) {
   CurvesPage page;
-  page.title = fmt::format("{} on {}: requests one by one", study.study.model.name, study.study.system.name);
+  page.title = served_title(study);
   page.summary = load_text(a.question);
   page.command = made_by.command;
   page.version = made_by.version;

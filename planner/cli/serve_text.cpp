@@ -294,12 +294,16 @@ std::string other_system_lines(const Case& prompts, const std::vector<std::strin
 
 }  // namespace
 
+std::string served_title(const Study& study) {
+  const System& system = study.study.system;
+  return fmt::format("{} on {}{}: requests one by one{}", study.study.model.name, system.name,
+                     set_text(system), system.calibration.empty() ? ", by the system file's parameters" : "");
+}
+
 std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t width) {
   const ServiceQuestion& q = a.question;
   const auto line = [&](const std::string& text) { return "  " + wrapped(text, width - 2, "    "); };
-  std::string out =
-      wrapped(fmt::format("{} on {}: requests one by one", study.study.model.name, study.study.system.name),
-              width, "  ");
+  std::string out = wrapped(served_title(study), width, "  ");
   Plan plan = q.plan;
   plan.batch = 1;
   out += line(fmt::format(

@@ -27,6 +27,8 @@ std::string prices_text(const Study& study, const ServiceAnswer& answer);
 /// have another TTFT (planner/README.md [P19]); else empty.
 std::string closed_form_text(const Study& study, const ServiceQuestion& question);
 
+/// "llama-3.1-70b on h200-hgx with device.memory.bandwidth=4 TB/s: requests one by one".
+std::string served_title(const Study& study);
 /// In at most `width` columns where words allow.
 std::string serve_text(const Study& study, const ServiceAnswer& answer, std::size_t width);
 

@@ -265,8 +265,10 @@ std::vector<std::string> repositories_begun_by(const std::string& name) {
       present_name("meta-llama/" + name).substr(std::string_view("meta-llama/").size());
   for (const Published& p : kPublished) {
     const std::string_view own = p.repository.substr(p.repository.find('/') + 1);
-    if (p.matrices != Stored::unknown && alike(own.substr(0, present.size()), present))
-      out.emplace_back(p.repository);
+    if (p.matrices == Stored::unknown || !alike(own.substr(0, present.size()), present)) continue;
+    if (own.size() == present.size())
+      return {std::string(p.repository)};  // DeepSeek-V3, of DeepSeek-V3.1, too
+    out.emplace_back(p.repository);
   }
   return out;
 }

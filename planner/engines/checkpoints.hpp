@@ -62,7 +62,8 @@ bool looks_like_repository(const std::string& name);
 Model published_model(const std::string& repository, const std::filesystem::path& catalog_dir);
 
 /// Repositories whose configuration is known and whose own name begins with `name`, capitals aside:
-/// "meta-llama/Llama-3.3-70B-Instruct" of "llama-3.3-70b". Of fewer than six letters none.
+/// "meta-llama/Llama-3.3-70B-Instruct" of "llama-3.3-70b"; of a whole name that one. Of fewer than six
+/// letters none.
 std::vector<std::string> repositories_begun_by(const std::string& name);
 
 /// "attention fp8, experts fp4, head bf16": what a checkpoint must be stored as for the plan to be the one

@@ -210,10 +210,24 @@ std::optional<PlannedPoint> best_on(const PlanAnswer& a, int gpus, const Show& s
   return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
 }
 
+// Of a rate: copies of plans of more GPUs, on as many as there are.
+std::optional<WiderPlan> wider_of_rate(const PlanAnswer& a, int most, const Show& show) {
+  PlanAnswer other = a;
+  other.defaults.most_gpus = a.study.study.system.gpus();
+  other.defaults.gpus = default_gpus(a.study.study.system, most, false);
+  const PlannedCopies found = planned_copies(other, show);
+  if (found.plans.empty()) return std::nullopt;
+  const PlannedPoint& best = found.plans.front();
+  return WiderPlan{static_cast<int>(best.copies) * best.point.plan.gpus(), best, other.defaults.most_gpus};
+}
+
 // The same question of more GPUs, one count after the other.
 std::optional<WiderPlan> wider(const PlanAnswer& a, const Show& show) {
   const int asked = a.defaults.most_gpus, all = a.study.study.system.gpus();
   const int most = static_cast<int>(std::min<long long>(all, static_cast<long long>(asked) * kWider));
+  if (a.question.rate > 0) {
+    if (auto carries = wider_of_rate(a, most, show)) return carries;
+  }
   std::optional<WiderPlan> nearest;
   for (const int gpus : default_gpus(a.study.study.system, most, false)) {
     if (gpus <= asked) continue;
@@ -227,37 +241,6 @@ std::optional<WiderPlan> wider(const PlanAnswer& a, const Show& show) {
   }
   return nearest;
 }
-
-}  // namespace
-
-Seconds time_with_path(const PlanAnswer& a, Seconds time) {
-  const auto& engine = a.study.study.engine;
-  return engine && a.question.prefill() ? time + engine->host.path : time;
-}
-
-bool some_wait(const PlanAnswer& a, const Point& p) { return a.question.users > 0 && p.all_waiting() > 0; }
-
-std::vector<AskedTime> asked_times(const PlanAnswer& a, bool served, Seconds time, Seconds ttft) {
-  std::vector<AskedTime> out;
-  const auto add = [&](const char* what, Seconds is, Seconds most) {
-    if (most > Seconds(0)) out.push_back({what, is, most});
-  };
-  if (a.question.prefill()) add("TTFT", time_with_path(a, time), a.question.ttft);
-  if (!a.question.prefill()) add(served ? "TPOT" : "TTL", time, a.asked.most_time);
-  if (served) add("TTFT", ttft, a.asked.most_ttft);
-  return out;
-}
-
-Miss miss_of(const PlanAnswer& a, const Point& p) {
-  Miss worst;
-  const bool served = a.study.sweep().search.workload.has_value();
-  for (const AskedTime& t : asked_times(a, served, p.time, p.ttft)) {
-    if (t.is / t.most - 1 > worst.part) worst = {t.what, t.is / t.most - 1, t.is};
-  }
-  return worst;
-}
-
-namespace {
 
 // Settings without which the plans of the answer are as good.
 void add_idle(PlanAnswer& a, const Catalogs& catalogs) {

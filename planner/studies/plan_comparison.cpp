@@ -28,6 +28,16 @@ void add_times(std::vector<ComparedRow>& to, const Breakdown& a, const Breakdown
   add(to, ComparedAs::communication, "hidden", a.hidden_communication.value, b.hidden_communication.value);
 }
 
+// [P19] Of TPOT: prompts of others, and steps that decode, whose parts follow.
+void add_tpot(std::vector<ComparedRow>& to, const SimulatedPlan& a, const SimulatedPlan& b) {
+  if (!a.served || !b.served || !a.served->serves() || !b.served->serves()) return;
+  const Served &x = a.served->served, &y = b.served->served;
+  add(to, ComparedAs::tpot, "steps that decode", x.tpot.value * (1 - x.prefill_part),
+      y.tpot.value * (1 - y.prefill_part));
+  add(to, ComparedAs::tpot, "prompts of others", x.tpot.value * x.prefill_part,
+      y.tpot.value * y.prefill_part);
+}
+
 void add_memory(std::vector<ComparedRow>& to, const MemoryUse& a, const MemoryUse& b) {
   add(to, ComparedAs::memory, "weights", a.weights.value, b.weights.value);
   add(to, ComparedAs::memory, "KV cache", a.kv.value, b.kv.value);
@@ -39,7 +49,8 @@ void add_memory(std::vector<ComparedRow>& to, const MemoryUse& a, const MemoryUs
 }  // namespace
 
 std::string_view to_string(ComparedAs as) {
-  constexpr std::array<std::string_view, 5> kNames{"part", "kind", "basis", "communication", "memory"};
+  constexpr std::array<std::string_view, 6> kNames{"tpot",  "part",          "kind",
+                                                   "basis", "communication", "memory"};
   return kNames[static_cast<std::size_t>(as)];
 }
 
@@ -56,6 +67,7 @@ PlanComparison compare_plans(const Study& study, Evaluator& a, Evaluator& b, con
     if (auto note = waiting_note(*s)) s->narrow.push_back(std::move(*note));
   }
   const bool fit = !out.first.misfit && !out.second.misfit;
+  if (fit) add_tpot(out.rows, out.first, out.second);
   if (fit) add_times(out.rows, out.first.breakdown, out.second.breakdown);
   add_memory(out.rows, out.first.memory, out.second.memory);
   const auto times = [&](const SimulatedPlan& s) { return times_of(study, s.served ? s.asked : s.plan); };

@@ -12,7 +12,8 @@ namespace shardline {
 
 /// What a row of the comparison is: parts, kinds of ops and bases each add up to the step (parts with
 /// waiting), and memory to its total.
-enum class ComparedAs : std::uint8_t { part, kind, basis, communication, memory };
+/// `tpot`: of a served workload, what a token takes beside the step that all others are of.
+enum class ComparedAs : std::uint8_t { tpot, part, kind, basis, communication, memory };
 std::string_view to_string(ComparedAs as);
 
 struct ComparedRow {

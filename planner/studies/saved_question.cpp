@@ -1,5 +1,7 @@
 #include "planner/studies/saved_question.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -69,7 +71,7 @@ std::string with_setting(const std::string& scenario, const std::string& setting
 
 // Of the question of an answer: with whole paths in a file, as it was given on a screen.
 std::string options_of(const PlanQuestion& q, const PlanAnswer& a) {
-  std::string out = target_options(q, q.prefill() ? a.asked.most_time : q.ttft);
+  std::string out;
   if (!a.defaults.engine && q.users > 0) out += " --users " + std::to_string(q.users);
   return out + settings_beside(q);
 }
@@ -90,6 +92,23 @@ std::string settings_beside(const PlanQuestion& q) {
 
 std::string options_beside(const PlanAnswer& a) { return options_of(a.question, a); }
 
+std::string targets_beside(const PlanAnswer& a) {
+  return target_options(a.question, a.question.prefill() ? a.asked.most_time : a.question.ttft);
+}
+
+std::string constraint_settings(const PlanAnswer& a) {
+  const PlanQuestion& q = a.question;
+  std::string out;
+  if (q.rate > 0) return out;
+  const auto add = [&](const char* key, Seconds most) {
+    if (most > Seconds(0))
+      out += fmt::format(" --set constraints.{}={}", key, shell_word(to_string(most, 12)));
+  };
+  if (!q.prefill()) add("ttl", a.asked.most_time);
+  add("ttft", q.prefill() ? a.asked.most_time : q.ttft);
+  return out;
+}
+
 std::string load_beside(const PlanQuestion& q) {
   return q.rate > 0 ? " --rate " + rate_argument(q.rate) : "";
 }
@@ -100,6 +119,7 @@ std::string saved_scenario(const PlanAnswer& a, const Catalogs& catalogs, const 
     if (!options.empty()) comments += "# Not in it, to be given to " + (commands + (":" + options)) + "\n";
   };
   const PlanQuestion q = asked_from_anywhere(a.question, catalogs);
+  comment("sweep, as constraints would leave out what misses them", targets_beside(a));
   comment("commands that read it", options_of(q, a));
   comment("serve, which reads it", load_beside(a.question) + of_serve);
   std::string out = plan_scenario(q, a.defaults);

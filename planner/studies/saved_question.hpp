@@ -19,8 +19,14 @@ std::string from_anywhere(const std::string& path);
 /// " --set device.memory.bandwidth='4 TB/s'": the settings that a saved file does not have.
 std::string settings_beside(const PlanQuestion& question);
 
-/// " --ttl '20 ms' --set ...": of the question what a saved file does not have and `sweep` takes beside it.
+/// " --users 12 --set ...": of the question what a saved file has no keys for and `sweep` takes beside it.
 std::string options_beside(const PlanAnswer& answer);
+/// " --ttl '20 ms'": the targets, which are in no saved file: `sweep` takes them beside it and tells what
+/// misses them, too.
+std::string targets_beside(const PlanAnswer& answer);
+/// " --set constraints.ttl='20 ms'": the same for commands that look at one plan of the file; empty of a
+/// question with a rate, whose targets are not those of a steady loop of users.
+std::string constraint_settings(const PlanAnswer& answer);
 /// " --rate 5/s": the same of what `serve` takes.
 std::string load_beside(const PlanQuestion& question);
 

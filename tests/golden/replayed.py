@@ -57,7 +57,8 @@ def follow_saved():
         fail(said.stderr)
     os.chdir("elsewhere")
     text = open("q.yaml").read()
-    beside = re.search("^# Not in it, to be given to commands that read it:(.*)$", text, re.MULTILINE).group(1)
+    targets = re.search("^# Not in it, to be given to sweep, .*:( --.*)$", text, re.MULTILINE).group(1)
+    beside = targets + re.search("^# Not in it, to be given to commands that read it:(.*)$", text, re.MULTILINE).group(1)
     if " --ttl " not in beside or "device.memory.bandwidth" not in beside or "strategies" in beside:
         fail(f"beside the saved file: {beside}")
     if beside.split()[0] not in said.stdout or "not in ../elsewhere/q.yaml" not in said.stdout:
