@@ -251,11 +251,10 @@ std::string carried_text(const PlanAnswer& a) {
   if (!a.study.study.system.calibration.empty() && least < a.question.rate)
     out += fmt::format("; as prices may be off (90 %), it may carry {}/s and no more", three_digits(least));
   return out +
-         "; a mean over an even stream: requests that come by chance or in bursts wait longer, the more the "
-         "nearer it is to what it carries, and it says nothing of percentiles: serve does. simulate and "
-         "explain have the plan full, each user asking again at once: their TTFT "
-         "is "
-         "longer";
+         "; a mean over an even stream: requests that come by chance wait longer, near what it carries much "
+         "longer (serve). simulate and explain have the plan full, each user asking again at once: their "
+         "TTFT "
+         "is longer";
 }
 
 // What the plans shown leave out: copies on the GPUs that the best does not take, and pools of their own.

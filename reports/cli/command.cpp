@@ -163,21 +163,28 @@ std::optional<std::string> generated(const ProgramText& program, int argc, char*
   return std::nullopt;
 }
 
-// CLI11 writes what an option means behind 30 columns, on one line.
+// CLI11 writes what an option means behind 30 columns, on one line. Where less than as many are left it
+// stands below the option.
 std::string wrapped_help(const std::string& text, std::size_t width) {
-  constexpr std::size_t kColumn = 30;
+  constexpr std::size_t kColumn = 30, kBelow = 4;
+  const bool narrow = width < 2 * kColumn;
   std::istringstream lines(text);
   std::string out;
   for (std::string line; std::getline(lines, line);) {
     const bool means = line.size() > kColumn && line.starts_with("  ") && line[kColumn - 1] == ' ';
-    if (width < 2 * kColumn || line.size() <= width || !means) {
-      out += width < 2 * kColumn || line.empty() ? line + "\n" : wrapped_lines(line, width);
+    if (width == 0 || line.size() <= width || !means) {
+      out += width == 0 || line.empty() ? line + "\n" : wrapped_lines(line, width);
       continue;
     }
-    const std::string further = wrapped(line.substr(kColumn), width - kColumn);
-    out += line.substr(0, kColumn);
+    const std::size_t indent = narrow ? kBelow : kColumn,
+                      option = line.find_last_not_of(' ', kColumn - 1) + 1;
+    const std::string further = wrapped(line.substr(kColumn), width > indent ? width - indent : 1);
+    if (narrow)
+      out += option > 0 ? line.substr(0, option) + "\n" : "";
+    else
+      out += line.substr(0, kColumn);
     for (std::size_t at = 0, end = 0; (end = further.find('\n', at)) != std::string::npos; at = end + 1)
-      out += (at > 0 ? std::string(kColumn, ' ') : "") + further.substr(at, end - at) + "\n";
+      out += (at > 0 || narrow ? std::string(indent, ' ') : "") + further.substr(at, end - at) + "\n";
   }
   return out;
 }

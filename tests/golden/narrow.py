@@ -10,6 +10,7 @@ import tempfile
 BINARY = os.path.abspath(sys.argv[1])
 HERE = os.path.dirname(os.path.abspath(__file__))
 COLUMNS = 80
+HALF = 40  # of a terminal that is split
 SCREEN = 42  # lines of an answer of plan
 LINE = ["--system", "h100-hgx", "--gpus", "4", "--input", "8K", "--output", "512"]
 HELIX = "helix:kvp=2,tpa=4,tpf=8,batch=4"
@@ -65,9 +66,9 @@ def said(arguments, columns):
     return ran.returncode, ran.stdout, ran.stderr
 
 
-def wider(text):
+def wider(text, columns=COLUMNS):
     """Lines of several words that are wider, but for a command in a document, which stays in one line."""
-    lines = [line for line in text.splitlines() if len(line) > COLUMNS and len(line.split()) > 1]
+    lines = [line for line in text.splitlines() if len(line) > columns and len(line.split()) > 1]
     return [line for line in lines if not line.startswith("shardline ")]
 
 
@@ -94,6 +95,12 @@ def faults(name, arguments):
     out = [f"{name}: {len(line)} columns: {line}" for line in wider(narrow) + wider(errors)]
     if code != narrow_code or not wide + wide_errors:
         out.append(f"{name}: exit {code} in a pipe, {narrow_code} at {COLUMNS} columns\n{errors}")
+    if "--help" in arguments:
+        half = said(arguments, HALF)[1]
+        out += [f"{name}: {len(line)} columns of {HALF}: {line}" for line in wider(half, HALF)]
+        lost = words(wide) - words(half)
+        if lost:
+            out.append(f"{name}: not said at {HALF} columns: {', '.join(sorted(lost))}")
     if arguments[0] == "plan" and "--help" not in arguments and narrow.count("\n") > SCREEN:
         out.append(f"{name}: {narrow.count(chr(10))} lines, more than a screen")
     narrow_files = files_of(arguments)
