@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 #include <string>
-#include <unordered_map>
 
 #include "planner/requests/trtllm_scheduler.hpp"
 #include "sim/base/error.hpp"
@@ -27,42 +26,29 @@ void TrtllmScheduler::lack_blocks() const {
        "fewer requests at once (max_batch_size) and more blocks"}}});
 }
 
-// Of its text less the last token, which is computed in any case; once in a decision. Of what was there when
-// it was looked up before, the cache's losses say what still is.
-const TrtllmScheduler::Found& TrtllmScheduler::found(Id id) {
-  Found& f = requests_[id].look;
-  if (f.decision == decisions_) return f;
-  f.decision = decisions_;
-  f.held.reset();
-  f.fresh.reset();
-  if (!knobs_.enable_block_reuse) return f;
-  const std::uint32_t whole = (requests_[id].context - 1) / knobs_.tokens_per_block;
-  extend(id, whole);
-  const std::span<const BlockHash> chain = std::span(requests_[id].chain).first(whole);
-  f.all = pool_.losses().left(chain, std::min(f.all, whole), f.since);
-  f.since = pool_.losses().mark();
-  while (f.all < whole && pool_.holds_text(chain[f.all])) ++f.all;
-  if (f.all < whole) f.fresh = chain[f.all];
-  return f;
+// Of its text less the last token, which is computed in any case; once in a decision.
+const TrtllmPool::Found& TrtllmScheduler::found(Id id) {
+  Request& r = requests_[id];
+  if (r.look.decision != decisions_) {
+    r.look.decision = decisions_;
+    r.look.now = {};
+    if (knobs_.enable_block_reuse)
+      r.look.now = pool_.find(r.share, (r.context - 1) / knobs_.tokens_per_block);
+  }
+  return r.look.now;
 }
 
 // Of what is found, blocks that somebody holds.
 std::uint32_t TrtllmScheduler::held(Id id) {
-  found(id);
-  Found& f = requests_[id].look;
-  if (!f.held) {
-    std::vector<KvBlock> blocks;
-    pool_.find(std::span<const BlockHash>(requests_[id].chain).first(f.all), blocks);
-    f.held = f.all - pool_.idle(blocks);
-  }
-  return *f.held;
+  const TrtllmPool::Found& f = found(id);
+  return f.blocks - f.idle;
 }
 
 // Whether a prompt that has not begun waits for blocks that another one is about to fill; if not, it is about
 // to fill its own.
 bool TrtllmScheduler::better_skipped(Id id) {
   if (!requests_[id].first_chunk()) return false;
-  const Found& f = found(id);
+  const TrtllmPool::Found& f = found(id);
   if (!f.fresh) return false;
   return !about_.insert(*f.fresh).second;
 }
@@ -96,8 +82,8 @@ void TrtllmScheduler::require_states_played() const {
 // Blocks that it lacks for its whole answer: fewer than none where drafts behind the end have some.
 std::int64_t TrtllmScheduler::to_completion(Id id) {
   const Request& r = requests_[id];
-  const auto has = static_cast<std::int64_t>(r.blocks.size());
-  return blocks_of(std::uint64_t{r.prompt} + r.answer) - has - (r.first_chunk() ? held(id) : 0);
+  return std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} - r.share.blocks -
+         (r.first_chunk() ? held(id) : 0);
 }
 
 // Blocks that it lacks for the next step; of one that asks for those to read into, all of its prompt's.
@@ -153,7 +139,7 @@ void TrtllmScheduler::leave_out_pending() {
     pending_[kept++] = id;
     if (!in_order) continue;
     const Request& r = requests_[id];
-    const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).all * block : 0;
+    const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).blocks * block : 0;
     const std::uint32_t needs = cost(all, cached, all);
     if (needs <= left || (knobs_.enable_chunked_prefill && left >= block)) last = kept;
     if (!knobs_.enable_chunked_prefill && needs > left) {
@@ -176,8 +162,7 @@ void TrtllmScheduler::fit_pending(std::int64_t available) {
     const Request& r = requests_[id];
     const std::int64_t states = r.first_chunk() ? 1 : 0;
     if (states > slots) break;
-    const std::int64_t most = std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} -
-                              static_cast<std::int64_t>(r.blocks.size());
+    const std::int64_t most = std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} - r.share.blocks;
     if (most > spare) {
       for (const Id other : uncounted_) available -= to_completion(other);
       uncounted_.clear();
@@ -193,7 +178,7 @@ void TrtllmScheduler::fit_pending(std::int64_t available) {
 
 void TrtllmScheduler::fit_max_utilization() {
   std::int64_t needed = 0, free = pool_.available();
-  std::unordered_map<std::uint32_t, std::uint32_t> left;  // how often a block was left
+  TrtllmPool::Left left;
   std::size_t end = active_.size();
   const auto comes = [&](Id id) { return requests_[id].state == Request::State::comes; };
   for (std::size_t i = 0; i < end;) {
@@ -215,12 +200,10 @@ void TrtllmScheduler::fit_max_utilization() {
     }
     // Of those from here on, the last that has begun; [R21] not one that reads.
     std::size_t last = end;
-    while (last > i && (requests_[active_[last - 1]].blocks.empty() || comes(active_[last - 1]))) --last;
+    while (last > i && (requests_[active_[last - 1]].share.blocks == 0 || comes(active_[last - 1]))) --last;
     if (last == i) break;
     end = last - 1;
-    for (const KvBlock b : requests_[active_[end]].blocks) {
-      if (++left[b] == pool_.holders(b)) ++free;
-    }
+    free += pool_.freed(requests_[active_[end]].share, left);
     pausing_.push_back(active_[end]);
   }
 }

@@ -1,6 +1,5 @@
 // Steps of TensorRT-LLM in which drafts are verified [R20].
 #include <algorithm>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -54,10 +53,7 @@ void TrtllmScheduler::verify_all(DecidedStep& step) {
 // rewind_kv_cache: a block that rejected drafts alone had is free, and the next that is taken.
 void TrtllmScheduler::rewind(Request& r, std::uint32_t rejected) {
   r.kv -= rejected;
-  const std::size_t kept = blocks_of(r.kv);
-  pool_.release(std::span(r.blocks).subspan(kept));
-  r.blocks.resize(kept);
-  r.filled.resize(kept);
+  pool_.give_back(r.share, blocks_of(r.kv));
 }
 
 // A part of a step that has ended, with a token. Of what is accepted beyond the end of the answer the text is
@@ -69,12 +65,12 @@ void TrtllmScheduler::end_verified(Id id, bool verified) {
   r.generated = std::min(r.answer, r.generated + yields);
   r.done = r.generated == r.answer;
   ended_.push_back(id);
-  if (r.blocks.empty()) {  // paused meanwhile, so that its tokens are a prompt
+  if (r.share.blocks == 0) {  // paused meanwhile, so that its tokens are a prompt
     r.context = r.prompt + r.generated;
     return;
   }
   if (!r.stored) {
-    store(id, r.context);
+    store(r, r.context);
     r.stored = true;
   }
   if (!verified) return;

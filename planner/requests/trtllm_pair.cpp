@@ -21,7 +21,7 @@ void TrtllmScheduler::notice() {
   for (const std::uint64_t it : std::exchange(told_, {})) {
     if (role_ == PairRole::prefills) {
       const auto kept = kept_.find(it);
-      pool_.release(kept->second, false);
+      pool_.release(kept->second);
       kept_.erase(kept);
       continue;
     }
@@ -43,11 +43,11 @@ void TrtllmScheduler::notice() {
 
 // The server that prefills: blocks of what is done are held until they were read, beside what finds them.
 void TrtllmScheduler::keep(Request& r) {
-  if (r.blocks.empty())
+  if (r.share.blocks == 0)
     throw PairStops(
         "a prompt lost its blocks while its token was under way, so that nothing is left to read: give the "
         "replicas that prefill more blocks, or capacity_scheduler_policy GUARANTEED_NO_EVICT");
-  kept_.emplace(r.number, std::move(r.blocks));
+  kept_.emplace(r.number, std::move(r.share));
 }
 
 // The server that decodes. Of those that fit the cache as many begin to read as the window has room for, in

@@ -42,14 +42,14 @@ std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& requ
   SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
   SL_CHECK(text_block > 0 && text_block % knobs_.tokens_per_block == 0, "blocks of text are whole blocks");
   if (!takes(request)) return std::nullopt;
-  text_block_ = text_block;
   Request r;
   r.prompt = r.context = static_cast<std::uint32_t>(request.input);
   r.answer =
       static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, knobs_.max_seq_len - request.input));
-  r.text = texts_.keep(request.blocks);
   r.stream = request.number;
   r.number = added_++;
+  if (knobs_.enable_block_reuse)
+    r.share.text = pool_.add_text({request.blocks, text_block, knobs_.tokens_per_block, r.prompt, r.number});
   if (role_ == PairRole::decodes) r.state = Request::State::asks;
   const Id id = requests_.add(std::move(r));
   queue_.push_back(id);
@@ -61,18 +61,12 @@ void TrtllmScheduler::forget(Id id) {
   requests_.forget(id);
 }
 
-void TrtllmScheduler::extend(Id id, std::size_t blocks) {
-  Request& r = requests_[id];
-  extend_chain(r.chain, blocks, {r.text, text_block_, knobs_.tokens_per_block, r.prompt, r.number});
-}
-
 // So many tokens have blocks.
 void TrtllmScheduler::take_blocks(Request& r, std::uint64_t tokens) {
-  const auto blocks = blocks_of(tokens) - static_cast<std::uint32_t>(r.blocks.size());
+  const std::uint32_t blocks = blocks_of(tokens) - r.share.blocks;
   if (blocks == 0) return;
   if (blocks > pool_.available()) lack_blocks();
-  pool_.take(blocks, r.blocks);
-  r.filled.resize(r.blocks.size(), false);
+  pool_.take(r.share, blocks);
 }
 
 // Of those that fit the cache, those that fit a step.
@@ -90,7 +84,7 @@ void TrtllmScheduler::choose() {
       tokens += rows();
     } else {
       Chunk c{id, r.context - r.cached, 0, 0};
-      if (r.first_chunk()) c.reusable = found(id).all * knobs_.tokens_per_block;
+      if (r.first_chunk()) c.reusable = found(id).blocks * knobs_.tokens_per_block;
       c.size = c.left;
       std::uint32_t now = cost(c.size, c.reusable, c.left) + r.drafts;
       if (!knobs_.enable_chunked_prefill) {
@@ -138,27 +132,17 @@ bool TrtllmScheduler::held_back() {
   return true;
 }
 
-// Full blocks of so many tokens that nobody else has filled can be found.
-void TrtllmScheduler::store(Id id, std::uint32_t tokens) {
-  if (!knobs_.enable_block_reuse) return;
-  Request& r = requests_[id];
-  const std::uint32_t full = tokens / knobs_.tokens_per_block;
-  extend(id, full);
-  for (std::uint32_t i = 0; i < full; ++i) {
-    if (r.filled[i] || pool_.holds_text(r.chain[i])) continue;
-    pool_.fill(r.blocks[i], r.chain[i], i == 0 ? 0 : r.chain[i - 1], i);
-    r.filled[i] = true;
-  }
+// Full blocks of so many tokens that nobody else has stored can be found.
+void TrtllmScheduler::store(Request& r, std::uint32_t tokens) {
+  if (knobs_.enable_block_reuse) pool_.store(r.share, tokens / knobs_.tokens_per_block);
 }
 
 void TrtllmScheduler::pause(Id id) {
   Request& r = requests_[id];
   // Of its text the last token counts as one without KV, whether a step of it is under way or not.
   const std::uint32_t known = r.prompt + r.generated - (drafts() ? 0 : r.in_flight);
-  store(id, std::min(r.cached, known - 1));
-  pool_.release(r.blocks, false);
-  r.blocks.clear();
-  r.filled.clear();
+  store(r, std::min(r.cached, known - 1));
+  pool_.release(r.share);
   r.context = r.prompt + r.generated;
   r.cached = r.kv = 0;
   r.state = Request::State::context;
@@ -173,13 +157,10 @@ void TrtllmScheduler::pause(Id id) {
 std::uint32_t TrtllmScheduler::take_text(Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
   if (knobs_.enable_block_reuse) {
-    const std::size_t whole = (tokens - 1) / knobs_.tokens_per_block;
-    extend(id, whole);
-    pool_.find(std::span(r.chain).first(whole), r.blocks);
-    pool_.hold(r.blocks);
+    pool_.find(r.share, (tokens - 1) / knobs_.tokens_per_block);
+    pool_.hold_found(r.share);
   }
-  r.filled.assign(r.blocks.size(), true);
-  const auto found = static_cast<std::uint32_t>(r.blocks.size()) * knobs_.tokens_per_block;
+  const std::uint32_t found = r.share.blocks * knobs_.tokens_per_block;
   if (!r.began) r.found = found;
   r.began = true;
   // num_extra_kv_tokens, for the module's later passes, and drafts that it had when it was paused.
@@ -242,7 +223,7 @@ bool TrtllmScheduler::schedule() {
   for (const Id id : active_) {
     const Request& r = requests_[id];
     if (r.state != Request::State::context || r.first_chunk()) continue;
-    const Found& f = found(id);
+    const TrtllmPool::Found& f = found(id);
     if (f.fresh) about_.insert(*f.fresh);
   }
   if (knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization)
@@ -293,7 +274,7 @@ const StepBatch& TrtllmScheduler::front() const {
 std::uint64_t TrtllmScheduler::blocks_for(std::uint64_t steps) const {
   std::uint64_t sum = 0;
   for (const DecidedStep::Part& p : steps_.back().parts)
-    sum += blocks_of(requests_[p.id].cached + steps) - requests_[p.id].blocks.size();
+    sum += blocks_of(requests_[p.id].cached + steps) - requests_[p.id].share.blocks;
   return sum;
 }
 
@@ -347,8 +328,8 @@ TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
     ended_.push_back(p.id);
     r.done = r.generated == r.answer && r.in_flight == 0;
     any = any || r.done;
-    if (!r.stored && !r.blocks.empty()) {
-      store(p.id, r.context);
+    if (!r.stored && r.share.blocks > 0) {
+      store(r, r.context);
       r.stored = true;
     }
   }
@@ -367,16 +348,14 @@ void TrtllmScheduler::leave_done() {
 
 void TrtllmScheduler::leave(Id id) {
   Request& r = requests_[id];
-  if (!r.blocks.empty()) {
-    store(id, r.prompt + r.answer - 1);
-    if (role_ != PairRole::prefills) pool_.release(r.blocks, false);
+  if (r.share.blocks > 0) {
+    store(r, r.prompt + r.answer - 1);
+    if (role_ != PairRole::prefills) pool_.release(r.share);
     --started_;
   }
+  if (knobs_.enable_block_reuse) pool_.drop_text(r.share.text);
   if (role_ == PairRole::prefills) keep(r);
-  r.blocks = {};
-  r.filled = {};
-  r.chain = {};
-  texts_.drop(r.text);
+  r.share = {};
 }
 
 }  // namespace shardline

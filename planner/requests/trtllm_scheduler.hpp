@@ -10,12 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "planner/requests/block_pool.hpp"
 #include "planner/requests/decided_step.hpp"
 #include "planner/requests/draft_law.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
-#include "planner/requests/text_memory.hpp"
+#include "planner/requests/trtllm_pool.hpp"
 #include "planner/serving/trace.hpp"
 
 namespace shardline {
@@ -82,12 +81,10 @@ struct TrtllmKnobs {
 /// several window sizes, LoRA. A token under way when a request is paused counts.
 class TrtllmScheduler : public Scheduler {
  public:
-  /// What of a text less its last token is in the cache.
+  /// What of a text less its last token is in the cache, and when that was looked up.
   struct Found {
-    std::uint32_t all = 0;                  // blocks
-    std::optional<BlockHash> fresh;         // the first that is not
-    std::optional<std::uint32_t> held;      // of `all`, those that somebody holds, where it was asked for
-    std::uint64_t decision = 0, since = 0;  // when it was looked up; a mark of the cache's losses
+    TrtllmPool::Found now;
+    std::uint64_t decision = 0;
   };
   struct Request : Scheduler::Request {
     // asks: for blocks, to read its prompt; comes: it is being read; arrived: it was, and has no row yet.
@@ -103,12 +100,9 @@ class TrtllmScheduler : public Scheduler {
     std::uint32_t verified = 0;                  // steps with drafts of it that have ended
     std::uint64_t stream = 0;                    // TraceRequest::number
     bool began = false, stored = false;          // ever; its context can be found
-    std::vector<KvBlock> blocks;
-    std::vector<bool> filled;  // by block: it is the one that is found
-    std::vector<BlockHash> chain;
-    TextMemory::Text text;  // of the trace's blocks, in texts_
-    Found look;             // the last one
-    bool first_chunk() const { return state == State::context && blocks.empty(); }
+    TrtllmPool::Share share;
+    Found look;  // the last one
+    bool first_chunk() const { return state == State::context && share.blocks == 0; }
   };
 
   /// Throws UserError where max_seq_len does not fit all blocks, a request's drafts do not fit a step, or
@@ -140,7 +134,7 @@ class TrtllmScheduler : public Scheduler {
   double kv_held() const override {
     return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
   }
-  const BlockPool& pool() const { return pool_; }
+  const TrtllmPool& pool() const { return pool_; }
 
   void take_reads(std::vector<Read>& out) override;
   void has_read(Id id) override;
@@ -156,10 +150,9 @@ class TrtllmScheduler : public Scheduler {
   };
 
   std::uint32_t blocks_of(std::uint64_t tokens) const;
-  void extend(Id id, std::size_t blocks);
   void take_blocks(Request& r, std::uint64_t tokens);
   [[noreturn]] void lack_blocks() const;
-  const Found& found(Id id);
+  const TrtllmPool::Found& found(Id id);
   std::uint32_t held(Id id);
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
@@ -180,7 +173,7 @@ class TrtllmScheduler : public Scheduler {
   void begin(Id id);
   bool compute_prompt(const Chunk& c, std::uint32_t& budget);
   void decode_all(DecidedStep& step);
-  void store(Id id, std::uint32_t tokens);
+  void store(Request& r, std::uint32_t tokens);
   void leave(Id id);
   void leave_done();
   void more_alike(std::uint32_t steps);
@@ -209,8 +202,7 @@ class TrtllmScheduler : public Scheduler {
   TrtllmKnobs knobs_;
   const PairRole role_;
   const DraftLaw law_;
-  BlockPool pool_;
-  TextMemory texts_;
+  TrtllmPool pool_;
   RequestSlots<Request> requests_;
   std::vector<Id> active_, ended_;  // active: in the order in which they came
   std::deque<Id> queue_;            // beyond max_batch_size
@@ -220,11 +212,10 @@ class TrtllmScheduler : public Scheduler {
   std::vector<Chunk> chunks_;
   std::uint64_t decisions_ = 0;
   std::vector<Id> pending_, uncounted_;
-  std::unordered_set<BlockHash> about_;  // blocks that prompts are about to fill
-  std::uint64_t reserved_ = 0;           // blocks for prompts that fit, under max_utilization
-  std::uint32_t waited_ = 0;             // steps that prompts were held back
-  bool steady_ = false;                  // nobody was paused or held back
-  std::uint32_t text_block_ = kTraceBlock;
+  std::unordered_set<std::uint64_t> about_;  // blocks that prompts are about to fill
+  std::uint64_t reserved_ = 0;               // blocks for prompts that fit, under max_utilization
+  std::uint32_t waited_ = 0;                 // steps that prompts were held back
+  bool steady_ = false;                      // nobody was paused or held back
   std::uint64_t paused_ = 0, added_ = 0;
   std::size_t started_ = 0;
 
@@ -235,8 +226,8 @@ class TrtllmScheduler : public Scheduler {
   std::vector<Id> firsts_;
   bool left_early_ = false;  // somebody had all of its answer when a step was decided: a place is free
   std::size_t coming_ = 0;   // requests that read
-  std::uint64_t coming_blocks_ = 0;                               // of their prompts
-  std::unordered_map<std::uint64_t, std::vector<KvBlock>> kept_;  // of those that are done, by number
+  std::uint64_t coming_blocks_ = 0;                            // of their prompts
+  std::unordered_map<std::uint64_t, TrtllmPool::Share> kept_;  // of those that are done, by number
 };
 
 }  // namespace shardline
