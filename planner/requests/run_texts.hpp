@@ -22,6 +22,14 @@ class RunTexts {
   /// One user less; behind the last one the number is another text's.
   void drop(std::uint32_t text);
 
+  /// The ids that blocks from `low` to `high` of a text begin with, end with or have between them, as far as
+  /// it has any.
+  std::span<const std::uint64_t> ids(std::uint32_t text, std::uint32_t low, std::uint32_t high) const {
+    const Text& t = texts_[text];
+    const std::uint32_t end = std::min(high, t.shared);
+    if (low >= end) return {};
+    return t.ids.subspan(low / parts_, (end - 1) / parts_ - low / parts_ + 1);
+  }
   /// A run's place in a tree: behind which, and of what stands from `block` on the first id. With the same
   /// one a text goes on alike for a block at least.
   BlockHash key(std::uint32_t parent, std::uint32_t text, std::uint32_t block) const {

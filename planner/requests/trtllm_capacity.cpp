@@ -96,60 +96,113 @@ std::int64_t TrtllmScheduler::next_blocks(Id id) {
   return blocks_of(std::uint64_t{r.cached} + 1) - blocks_of(r.cached);
 }
 
+// Into a list of those that came before it and behind it.
+void TrtllmScheduler::put(std::vector<Id>& list, Id id) {
+  auto at = list.end();
+  while (at != list.begin() && requests_[*std::prev(at)].number > requests_[id].number) --at;
+  list.insert(at, id);
+}
+
+void TrtllmScheduler::take_out(std::vector<Id>& list, Id id) {
+  const auto at = std::find(list.begin(), list.end(), id);
+  SL_CHECK(at != list.end(), "who is taken out is there");
+  list.erase(at);
+}
+
+// Whether who waits is looked up only where its text may be found up to its end: parts of prompts fill a step
+// in order, and behind them there is room for less than a block.
+bool TrtllmScheduler::awaits_end() const {
+  return in_order_ && knobs_.enable_chunked_prefill && role_ != PairRole::decodes &&
+         knobs_.capacity_scheduler_policy != TrtllmPolicy::max_utilization;
+}
+
+void TrtllmScheduler::activate(Id id) {
+  active_.push_back(id);
+  waiting_.push_back(id);
+  if (!awaits_end()) return;
+  const Request& r = requests_[id];
+  const std::uint32_t whole = (r.context - 1) / knobs_.tokens_per_block;
+  if (whole > 0 && !knobs_.enable_block_reuse) return;
+  if (whole == 0 || pool_.keeps(r.share, whole - 1))
+    ends_.add_found(id);
+  else if (const auto end = pool_.id_of(r.share, whole - 1))
+    ends_.add(id, *end);
+}
+
+void TrtllmScheduler::wait_no_more(Id id) {
+  take_out(waiting_, id);
+  if (!awaits_end()) return;
+  const Request& r = requests_[id];
+  const std::uint32_t whole = (r.context - 1) / knobs_.tokens_per_block;
+  ends_.remove(id, whole == 0 ? std::nullopt : pool_.id_of(r.share, whole - 1));
+}
+
 void TrtllmScheduler::fit_no_evict() {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
-  std::vector<Id> asking;
-  pending_.clear();
   std::int64_t available = pool_.available();
-  for (const Id id : active_) {
-    if (fitting_.size() >= knobs_.max_batch_size) break;
-    const Request::State state = requests_[id].state;
-    if (state == Request::State::context || state == Request::State::asks) {
-      (state == Request::State::asks ? asking : pending_).push_back(id);
-      continue;
-    }
-    if (state != Request::State::comes) fitting_.push_back(id);
-    available -= to_completion(id);
+  fitting_ = decoding_;
+  for (const Id id : decoding_) available -= to_completion(id);
+  for (const Id id : coming_) available -= to_completion(id);
+  if (is_static && decoding_.size() + coming_.size() > 0) return;
+  if (role_ != PairRole::decodes) {
+    line_up_pending();
+    fit_pending(available);
+    return;
   }
-  if (is_static && fitting_.size() + coming_ > 0) return;
-  // [R21] The first that does not fit ends its own list alone.
-  for (const Id id : asking) {
-    const std::uint32_t needed = to_completion(id);
+  // [R21] Nobody is paused, so that all that wait ask for blocks.
+  for (const Id id : waiting_) {
+    const std::int64_t needed = to_completion(id);
     if (needed > available) break;
     reading_.push_back(id);
     available -= needed;
   }
-  leave_out_pending();
-  fit_pending(available);
 }
 
-// Takes those out that wait for others' blocks, and behind the last one that could have tokens of a step in
-// which all had blocks: whether these fit the cache decides nothing.
-void TrtllmScheduler::leave_out_pending() {
+// Whether anybody that came behind the one of a number has all that it lacks in so few tokens, less than a
+// block, if it has blocks.
+bool TrtllmScheduler::others_have_tokens(std::uint64_t number, std::uint32_t left) {
+  const auto behind = [&](Id id) { return requests_[id].number > number; };
+  return std::any_of(
+             prompts_.begin(), prompts_.end(),
+             [&](Id id) { return behind(id) && requests_[id].context - requests_[id].cached <= left; }) ||
+         std::any_of(ends_.found().begin(), ends_.found().end(), [&](Id id) {
+           return behind(id) && requests_[id].context - found(id).blocks * knobs_.tokens_per_block <= left;
+         });
+}
+
+// Those that do not wait for others' blocks, up to the last one that could have tokens of a step in which all
+// had blocks: whether those behind it fit the cache decides nothing.
+void TrtllmScheduler::line_up_pending() {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
+  const bool parts = knobs_.enable_chunked_prefill;
   const std::uint32_t block = knobs_.tokens_per_block;
-  const bool in_order = !drafts() && (!knobs_.enable_chunked_prefill ||
-                                      knobs_.context_chunking_policy != TrtllmChunking::equal_progress);
   std::uint32_t left = knobs_.max_num_tokens;
-  for (const Id id : fitting_)
+  for (const Id id : decoding_)
     if (requests_[id].state != Request::State::to_complete) left -= std::min(left, rows());
-  std::size_t kept = 0, last = 0;
-  for (const Id id : pending_) {
+  pending_.clear();
+  std::size_t last = 0;
+  auto begun = prompts_.begin(), waits = waiting_.begin();
+  for (bool looked = false; begun != prompts_.end() || waits != waiting_.end();) {
+    const bool old = waits == waiting_.end() ||
+                     (begun != prompts_.end() && requests_[*begun].number < requests_[*waits].number);
+    const Id id = old ? *begun++ : *waits++;
     if (!is_static && better_skipped(id)) continue;
-    pending_[kept++] = id;
-    if (!in_order) continue;
+    pending_.push_back(id);
+    if (!in_order_) continue;
     const Request& r = requests_[id];
     const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).blocks * block : 0;
     const std::uint32_t needs = cost(all, cached, all);
-    if (needs <= left || (knobs_.enable_chunked_prefill && left >= block)) last = kept;
-    if (!knobs_.enable_chunked_prefill && needs > left) {
-      if (needs > knobs_.max_num_tokens) last = kept;  // the engine ends with an error
+    if (needs <= left || (parts && left >= block)) last = pending_.size();
+    if (!parts && needs > left) {
+      if (needs > knobs_.max_num_tokens) last = pending_.size();  // the engine ends with an error
       break;
     }
     left -= std::min(left, needs <= left ? needs : left / block * block);
-    if (left == 0 && knobs_.enable_chunked_prefill) break;
+    if (!parts || left >= block) continue;
+    if (left == 0 || (!looked && !others_have_tokens(r.number, left))) break;
+    looked = true;
   }
-  pending_.resize(in_order ? last : kept);
+  if (in_order_) pending_.resize(last);
 }
 
 // As to_completion() says it. What is found and held is counted only where it decides: while all fit without

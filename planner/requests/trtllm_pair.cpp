@@ -29,14 +29,14 @@ void TrtllmScheduler::notice() {
     Request& r = requests_[id];
     SL_CHECK(r.state == Request::State::comes, "who has read began to");
     r.state = Request::State::arrived;
-    --coming_;
+    std::erase(coming_, id);
+    put(decoding_, id);
     coming_blocks_ -= blocks_of(r.prompt);
     ++started_;
     if (r.answer > 1) continue;
     // All of its answer came with its cache.
     take_first(id);
     r.done = true;
-    std::erase(active_, id);
     leave(id);
   }
 }
@@ -56,7 +56,7 @@ void TrtllmScheduler::begin_reads() {
   const std::uint64_t window = blocks_of(knobs_.max_tokens_in_buffer);
   for (const Id id : reading_) {
     const std::uint64_t with = coming_blocks_ + blocks_of(requests_[id].prompt);
-    if (window > 0 && with > window && coming_ > 0) return;
+    if (window > 0 && with > window && !coming_.empty()) return;
     begin_read(id);
   }
 }
@@ -66,12 +66,13 @@ void TrtllmScheduler::begin_reads() {
 // getBlockRangeForReceiving).
 void TrtllmScheduler::begin_read(Id id) {
   Request& r = requests_[id];
+  wait_no_more(id);
+  coming_.push_back(id);
   take_text(id, r.prompt);
   r.drafts = law_.drafts();  // which come with its cache
   r.cached = r.prompt;
   r.stored = true;  // it is found when it leaves
   r.state = Request::State::comes;
-  ++coming_;
   coming_blocks_ += blocks_of(r.prompt);
   reads_.push_back({id, r.number, knobs_.reads_found ? r.prompt : r.prompt - r.found});
 }

@@ -156,18 +156,8 @@ void TrtllmPool::lose(std::uint32_t run, std::uint32_t count) {
   forget_lost(run);
 }
 
-// Whether the share's last run goes on, as nobody else holds it and nothing is behind it.
-bool TrtllmPool::grow_last(Share& share, std::uint32_t full) {
-  Run& last = runs_[share.last];
-  if (share.last == 0 || last.holders > 1 || last.children > 0 || last.text != share.text) return false;
-  filled_ += full - share.stored;
-  share.stored = last.high = full;
-  return true;
-}
-
 // The run of these blocks is the share's from now on.
 void TrtllmPool::own(Share& share, std::uint32_t low, std::uint32_t high, std::uint32_t run) {
-  filled_ += high - low;
   if (low > share.stored) {
     auto next = std::find_if(share.more.begin(), share.more.end(),
                              [&](const Share::Piece& p) { return p.low > low; });
@@ -189,11 +179,23 @@ void TrtllmPool::own(Share& share, std::uint32_t low, std::uint32_t high, std::u
   }
 }
 
-void TrtllmPool::store(Share& share, std::uint32_t full) {
+void TrtllmPool::store(Share& share, std::uint32_t full, std::vector<std::uint64_t>& ids) {
   if (!prefixes_ || full <= share.stored) return;
   SL_CHECK(full <= share.blocks, "blocks that are stored are held");
-  if (share.more.empty() && grow_last(share, full)) return;
+  const auto keep = [&](std::uint32_t low, std::uint32_t high, std::uint32_t run) {
+    own(share, low, high, run);
+    filled_ += high - low;
+    const auto new_ids = texts_.ids(share.text, low, high);
+    ids.insert(ids.end(), new_ids.begin(), new_ids.end());
+  };
   std::uint32_t at = share.stored, before = share.last;
+  Run& last = runs_[before];
+  if (before != 0 && last.holders == 1 && last.children == 0 && last.text == share.text &&
+      share.more.empty()) {
+    last.high = full;  // nobody else holds it, and nothing is behind it
+    keep(at, full, before);
+    return;
+  }
   while (at < full) {
     const std::uint64_t known_as = texts_.key(before, share.text, at);
     std::uint32_t run = children_.find(known_as), end = full;
@@ -201,7 +203,7 @@ void TrtllmPool::store(Share& share, std::uint32_t full) {
       run = new_run({before, at, full, share.text, 0, 1, 0, 0, true});
       children_.try_insert(known_as, run);
       ++runs_[before].children;
-      own(share, at, full, run);
+      keep(at, full, run);
     } else {
       const std::uint32_t high = runs_[run].high;
       end = texts_.alike(runs_[run].text, share.text, at, std::min(full, high));
@@ -211,12 +213,30 @@ void TrtllmPool::store(Share& share, std::uint32_t full) {
       if (!kept) {
         runs_[run].kept = true;
         runs_[run].holders = 1;
-        own(share, at, end, run);
+        keep(at, end, run);
       }
     }
     at = end;
     before = run;
   }
+}
+
+std::optional<std::uint64_t> TrtllmPool::id_of(const Share& share, std::uint32_t block) const {
+  const auto ids = texts_.ids(share.text, block, block + 1);
+  return ids.empty() ? std::nullopt : std::optional(ids.front());
+}
+
+bool TrtllmPool::keeps(const Share& share, std::uint32_t block) const {
+  std::uint32_t at = 0, run = 0;
+  while (prefixes_ && at <= block) {
+    run = children_.find(texts_.key(run, share.text, at));
+    if (run == 0) return false;
+    const std::uint32_t end = texts_.alike(runs_[run].text, share.text, at, runs_[run].high);
+    if (end <= block && end < runs_[run].high) return false;
+    if (end == at) return false;
+    at = end;
+  }
+  return prefixes_ && runs_[run].kept;
 }
 
 void TrtllmPool::leave_runs(std::uint32_t last, std::uint32_t low) {

@@ -62,8 +62,12 @@ class TrtllmPool {
   /// Takes so many blocks without text, from the front of the queue. There are as many (checked).
   void take(Share& share, std::uint32_t count);
   /// The first so many blocks of a share, which holds as many (checked), can be found, but for those whose
-  /// text another one has.
-  void store(Share& share, std::uint32_t full);
+  /// text another one has. Appends the ids of those that could not be before to `ids`.
+  void store(Share& share, std::uint32_t full, std::vector<std::uint64_t>& ids);
+  /// The id that stands for a block of a text, if one does; and whether the block is in the pool, though it
+  /// may not be found.
+  std::optional<std::uint64_t> id_of(const Share& share, std::uint32_t block) const;
+  bool keeps(const Share& share, std::uint32_t block) const;
   /// A request leaves its blocks, which go to the end of the queue, its end first.
   void release(Share& share);
   /// It leaves those behind the first so many, which have no text (checked): they are the next to be taken.
@@ -94,8 +98,7 @@ class TrtllmPool {
   void take(std::uint32_t count);
   void lose(std::uint32_t run, std::uint32_t count);
   std::uint32_t blank(const Share& share) const;
-  bool grow_last(Share& share, std::uint32_t full);
-  void own(Share& share, std::uint32_t low, std::uint32_t high, std::uint32_t run);
+  static void own(Share& share, std::uint32_t low, std::uint32_t high, std::uint32_t run);
   void leave_runs(std::uint32_t last, std::uint32_t low);
 
   std::vector<Run> runs_;  // [0] is the root, and joins the ends of the queue

@@ -10,7 +10,12 @@
 namespace shardline {
 
 TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role, DraftLaw law)
-    : knobs_(knobs), role_(role), law_(std::move(law)), pool_(knobs.blocks, knobs.enable_block_reuse) {
+    : knobs_(knobs),
+      role_(role),
+      law_(std::move(law)),
+      in_order_(!knobs.enable_chunked_prefill ||
+                knobs.context_chunking_policy != TrtllmChunking::equal_progress),
+      pool_(knobs.blocks, knobs.enable_block_reuse) {
   SL_CHECK(knobs.tokens_per_block > 0 && knobs.max_num_tokens > 0 && knobs.max_batch_size > 0,
            "a step has room for a token of a request");
   if (blocks_of(knobs.max_seq_len) > knobs.blocks) {
@@ -134,7 +139,10 @@ bool TrtllmScheduler::held_back() {
 
 // Full blocks of so many tokens that nobody else has stored can be found.
 void TrtllmScheduler::store(Request& r, std::uint32_t tokens) {
-  if (knobs_.enable_block_reuse) pool_.store(r.share, tokens / knobs_.tokens_per_block);
+  if (!knobs_.enable_block_reuse) return;
+  new_ids_.clear();
+  pool_.store(r.share, tokens / knobs_.tokens_per_block, new_ids_);
+  ends_.store(new_ids_);
 }
 
 void TrtllmScheduler::pause(Id id) {
@@ -143,6 +151,8 @@ void TrtllmScheduler::pause(Id id) {
   const std::uint32_t known = r.prompt + r.generated - (drafts() ? 0 : r.in_flight);
   store(r, std::min(r.cached, known - 1));
   pool_.release(r.share);
+  take_out(r.state == Request::State::context ? prompts_ : decoding_, id);
+  put(waiting_, id);
   r.context = r.prompt + r.generated;
   r.cached = r.kv = 0;
   r.state = Request::State::context;
@@ -173,6 +183,8 @@ std::uint32_t TrtllmScheduler::take_text(Id id, std::uint32_t tokens) {
 
 void TrtllmScheduler::begin(Id id) {
   Request& r = requests_[id];
+  wait_no_more(id);
+  put(prompts_, id);
   r.cached = take_text(id, r.context);
   ++started_;
 }
@@ -197,6 +209,8 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
     r.drafts = law_.drafts();
     if (!drafts()) ++r.generated;
     r.state = r.generated == r.answer ? Request::State::to_complete : Request::State::generation;
+    take_out(prompts_, c.id);
+    put(decoding_, c.id);
   }
   step.parts.push_back({c.id, token});
   return true;
@@ -205,7 +219,7 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
 bool TrtllmScheduler::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
   while (!queue_.empty() && active_.size() < knobs_.max_batch_size) {
-    active_.push_back(queue_.front());
+    activate(queue_.front());
     queue_.pop_front();
   }
   const std::size_t all = active_.size();
@@ -217,12 +231,10 @@ bool TrtllmScheduler::schedule() {
   generating_.clear();
   chunks_.clear();
   ++decisions_;
-  about_.clear();
+  if (!about_.empty()) about_.clear();
   reserved_ = 0;
   if (drafts()) leave_out_who_ends();
-  for (const Id id : active_) {
-    const Request& r = requests_[id];
-    if (r.state != Request::State::context || r.first_chunk()) continue;
+  for (const Id id : prompts_) {
     const TrtllmPool::Found& f = found(id);
     if (f.fresh) about_.insert(*f.fresh);
   }
@@ -338,17 +350,21 @@ TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
   return {ended_};
 }
 
-// In the order of the active ones.
+// In the order in which they came.
 void TrtllmScheduler::leave_done() {
-  for (const Id id : active_) {
-    if (requests_[id].done) leave(id);
-  }
-  std::erase_if(active_, [&](Id id) { return requests_[id].done; });
+  leaving_.clear();
+  for (const Id id : ended_)
+    if (requests_[id].done) put(leaving_, id);
+  for (const Id id : leaving_) leave(id);
 }
 
 void TrtllmScheduler::leave(Id id) {
   Request& r = requests_[id];
-  if (r.share.blocks > 0) {
+  take_out(active_, id);
+  if (r.share.blocks == 0) {
+    wait_no_more(id);
+  } else {
+    take_out(decoding_, id);
     store(r, r.prompt + r.answer - 1);
     if (role_ != PairRole::prefills) pool_.release(r.share);
     --started_;

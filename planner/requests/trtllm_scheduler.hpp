@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/requests/awaited_ends.hpp"
 #include "planner/requests/decided_step.hpp"
 #include "planner/requests/draft_law.hpp"
 #include "planner/requests/request_slots.hpp"
@@ -141,7 +142,7 @@ class TrtllmScheduler : public Scheduler {
   void was_read(std::uint64_t number, bool at_once) override;
   CacheWay cache_way() const override { return role_ == PairRole::none ? CacheWay::none : CacheWay::in_turn; }
   void take_firsts(std::vector<Id>& out) override;
-  bool waits_for_transfers() const override { return coming_ + kept_.size() > 0; }
+  bool waits_for_transfers() const override { return coming_.size() + kept_.size() > 0; }
 
  private:
   struct Chunk {
@@ -156,7 +157,8 @@ class TrtllmScheduler : public Scheduler {
   std::uint32_t held(Id id);
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
-  void leave_out_pending();
+  bool others_have_tokens(std::uint64_t number, std::uint32_t left);
+  void line_up_pending();
   void fit_pending(std::int64_t available);
   std::int64_t next_blocks(Id id);
   void require_states_played() const;
@@ -169,6 +171,11 @@ class TrtllmScheduler : public Scheduler {
   static std::uint32_t cost(std::uint32_t size, std::uint32_t reusable, std::uint32_t left);
   bool held_back();
   void pause(Id id);
+  void activate(Id id);
+  void put(std::vector<Id>& list, Id id);
+  static void take_out(std::vector<Id>& list, Id id);
+  bool awaits_end() const;
+  void wait_no_more(Id id);
   std::uint32_t take_text(Id id, std::uint32_t tokens);
   void begin(Id id);
   bool compute_prompt(const Chunk& c, std::uint32_t& budget);
@@ -202,10 +209,17 @@ class TrtllmScheduler : public Scheduler {
   TrtllmKnobs knobs_;
   const PairRole role_;
   const DraftLaw law_;
+  const bool
+      in_order_;  // prompts have tokens of a step in the order in which they came, each all that it can
   TrtllmPool pool_;
+  AwaitedEnds ends_;                    // of waiting_, where awaits_end()
+  std::vector<std::uint64_t> new_ids_;  // for a moment
   RequestSlots<Request> requests_;
-  std::vector<Id> active_, ended_;  // active: in the order in which they came
-  std::deque<Id> queue_;            // beyond max_batch_size
+  // Active requests, in the order in which they came: all; those that have no blocks; those whose prompts
+  // have and go on; those that decode, or will end; those that read.
+  std::vector<Id> active_, waiting_, prompts_, decoding_, coming_;
+  std::deque<Id> queue_;  // beyond max_batch_size
+  std::vector<Id> ended_, leaving_;
   std::deque<DecidedStep> steps_;
   // Of the step that is being decided.
   std::vector<Id> fitting_, pausing_, generating_, reading_;
@@ -225,7 +239,6 @@ class TrtllmScheduler : public Scheduler {
   std::vector<Read> reads_;
   std::vector<Id> firsts_;
   bool left_early_ = false;  // somebody had all of its answer when a step was decided: a place is free
-  std::size_t coming_ = 0;   // requests that read
   std::uint64_t coming_blocks_ = 0;                            // of their prompts
   std::unordered_map<std::uint64_t, TrtllmPool::Share> kept_;  // of those that are done, by number
 };

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -52,6 +54,8 @@ class TwoPools {
     std::vector<KvBlock> blocks;
     std::vector<BlockHash> chain;
     std::vector<bool> stored;
+    std::vector<std::uint64_t> ids;  // those that stand for whole blocks of its prompt
+    std::uint32_t prompt = 0;
   };
 
   void begin() {
@@ -59,6 +63,8 @@ class TwoPools {
     if (!lost_.empty() && random_.below(2) == 0) {
       h.share = std::move(lost_.front().share);
       h.chain = std::move(lost_.front().chain);
+      h.ids = std::move(lost_.front().ids);
+      h.prompt = lost_.front().prompt;
       lost_.pop_front();
     } else {
       std::vector<std::uint64_t> ids;
@@ -67,6 +73,8 @@ class TwoPools {
       const ChainText text{ids, parts_ * kBlock, kBlock, prompt, number_++};
       h.share.text = runs_.add_text(text);
       extend_chain(h.chain, 10 * parts_, text);
+      h.ids = ids;
+      h.prompt = prompt;
     }
     const auto most = static_cast<std::uint32_t>(random_.below(h.chain.size()));
     const TrtllmPool::Found found = runs_.find(h.share, most);
@@ -78,6 +86,10 @@ class TwoPools {
       look_for_fresh(h.chain[found.blocks], *found.fresh);
       for (std::size_t i = found.blocks; i < h.chain.size(); ++i)
         gaps += blocks_.holds_text(h.chain[i]) ? 1 : 0;
+    }
+    for (std::uint32_t i = 0; i < h.chain.size(); ++i) {
+      ASSERT_EQ(runs_.keeps(h.share, i), blocks_.holds_text(h.chain[i]));
+      ASSERT_EQ(runs_.id_of(h.share, i), id_of(h, i));
     }
     hits += found.blocks;
     runs_.find(h.share, most);
@@ -110,9 +122,16 @@ class TwoPools {
     h.stored.resize(h.blocks.size(), false);
   }
 
+  std::optional<std::uint64_t> id_of(const Held& h, std::uint32_t block) const {
+    const bool said = block < h.prompt / kBlock && block / parts_ < h.ids.size();
+    return said ? std::optional(h.ids[block / parts_]) : std::nullopt;
+  }
+
   void store(Held& h) {
     const auto full = static_cast<std::uint32_t>(random_.below(h.blocks.size() + 1));
-    runs_.store(h.share, full);
+    std::vector<std::uint64_t> ids;
+    runs_.store(h.share, full, ids);
+    std::set<std::uint64_t> new_ids;
     for (std::uint32_t i = 0; i < full; ++i) {
       if (h.stored[i]) continue;
       if (blocks_.holds_text(h.chain[i])) {
@@ -121,7 +140,9 @@ class TwoPools {
       }
       blocks_.fill(h.blocks[i], h.chain[i]);
       h.stored[i] = true;
+      if (const auto id = id_of(h, i)) new_ids.insert(*id);
     }
+    ASSERT_EQ(std::set(ids.begin(), ids.end()), new_ids);
   }
 
   void give_back(Held& h) {
@@ -188,15 +209,16 @@ TEST(TrtllmPool, R9RunsAreBlocks) {
 // first's two, whose loss leaves that one without what stands before it; a fourth block is stored behind.
 TEST(TrtllmPool, R9TextBehindTextThatIsLostIsNotFoundAndNotStoredAgain) {
   TrtllmPool pool(7);
-  const std::vector<std::uint64_t> ids{1, 2, 3};
+  const std::vector<std::uint64_t> text{1, 2, 3};
+  std::vector<std::uint64_t> ids;
   TrtllmPool::Share a, b, c;
-  a.text = pool.add_text({ids, 4, 4, 12, 0});
-  b.text = pool.add_text({ids, 4, 4, 12, 1});
-  c.text = pool.add_text({ids, 4, 4, 12, 2});
+  a.text = pool.add_text({text, 4, 4, 12, 0});
+  b.text = pool.add_text({text, 4, 4, 12, 1});
+  c.text = pool.add_text({text, 4, 4, 12, 2});
   pool.take(a, 2);
   pool.take(b, 3);
-  pool.store(a, 2);
-  pool.store(b, 3);
+  pool.store(a, 2, ids);
+  pool.store(b, 3, ids);
   EXPECT_EQ(pool.filled(), 3U);
   EXPECT_EQ(pool.find(c, 3).blocks, 3U);
   pool.release(a);
@@ -205,19 +227,21 @@ TEST(TrtllmPool, R9TextBehindTextThatIsLostIsNotFoundAndNotStoredAgain) {
   pool.take(c, 1);  // and its first
   EXPECT_EQ(pool.find(c, 3).blocks, 0U);
   EXPECT_EQ(pool.filled(), 1U);
-  pool.store(c, 3);
+  pool.store(c, 3, ids);
   EXPECT_EQ(pool.filled(), 3U);  // b's third is not stored again
+  EXPECT_EQ(ids, (std::vector<std::uint64_t>{1, 2, 3, 1, 2}));
   EXPECT_EQ(pool.find(b, 3).blocks, 3U);
 }
 
 TEST(TrtllmPool, WithoutPrefixesNothingIsFound) {
   TrtllmPool pool(4, false);
-  const std::vector<std::uint64_t> ids{1};
+  const std::vector<std::uint64_t> text{1};
+  std::vector<std::uint64_t> ids;
   TrtllmPool::Share a, b;
-  a.text = pool.add_text({ids, 4, 4, 4, 0});
-  b.text = pool.add_text({ids, 4, 4, 4, 1});
+  a.text = pool.add_text({text, 4, 4, 4, 0});
+  b.text = pool.add_text({text, 4, 4, 4, 1});
   pool.take(a, 2);
-  pool.store(a, 1);
+  pool.store(a, 1, ids);
   EXPECT_EQ(pool.filled(), 0U);
   EXPECT_EQ(pool.find(b, 1).blocks, 0U);
   pool.release(a);
@@ -227,13 +251,14 @@ TEST(TrtllmPool, WithoutPrefixesNothingIsFound) {
 TEST(TrtllmPool, WrongUseIsNoticed) {
   TrtllmPool pool(2);
   TrtllmPool::Share share;
+  std::vector<std::uint64_t> ids;
   share.text = pool.add_text({{}, 4, 4, 4, 0});
   EXPECT_THROW(pool.take(share, 3), std::logic_error);
-  EXPECT_THROW(pool.store(share, 1), std::logic_error);
+  EXPECT_THROW(pool.store(share, 1, ids), std::logic_error);
   pool.take(share, 2);
   pool.find(share, 1);
   EXPECT_THROW(pool.hold_found(share), std::logic_error);
-  pool.store(share, 1);
+  pool.store(share, 1, ids);
   EXPECT_THROW(pool.give_back(share, 0), std::logic_error);
 }
 
