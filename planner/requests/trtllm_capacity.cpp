@@ -145,8 +145,7 @@ void TrtllmScheduler::fit_no_evict() {
   for (const Id id : coming_) available -= to_completion(id);
   if (is_static && decoding_.size() + coming_.size() > 0) return;
   if (role_ != PairRole::decodes) {
-    line_up_pending();
-    fit_pending(available);
+    fit_prompts(available);
     return;
   }
   // [R21] Nobody is paused, so that all that wait ask for blocks.
@@ -170,31 +169,53 @@ bool TrtllmScheduler::others_have_tokens(std::uint64_t number, std::uint32_t lef
          });
 }
 
-// Those that do not wait for others' blocks, up to the last one that could have tokens of a step in which all
-// had blocks: whether those behind it fit the cache decides nothing.
-void TrtllmScheduler::line_up_pending() {
+// Whether a prompt that is not among the fitting ones yet fits behind them, as to_completion() says it. What
+// is found and held is counted only where it decides: while all fit without it, they do with it.
+bool TrtllmScheduler::fits(Id id, Room& room) {
+  const Request& r = requests_[id];
+  const std::int64_t states = r.first_chunk() ? 1 : 0;
+  if (fitting_.size() >= knobs_.max_batch_size || states > room.slots) return false;
+  const std::int64_t most =
+      std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} - std::int64_t{r.share.blocks};
+  if (most > room.blocks) {
+    for (const Id other : uncounted_) room.counted -= to_completion(other);
+    uncounted_.clear();
+    room.blocks = room.counted;
+    if (to_completion(id) > room.blocks) return false;
+  }
+  uncounted_.push_back(id);
+  room.blocks -= most;
+  room.slots -= states;
+  return true;
+}
+
+// Prompts that do not wait for others' blocks and fit, up to the last one that has tokens of a step: whether
+// those behind it fit decides nothing.
+void TrtllmScheduler::fit_prompts(std::int64_t available) {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
   const bool parts = knobs_.enable_chunked_prefill;
   const std::uint32_t block = knobs_.tokens_per_block;
   std::uint32_t left = knobs_.max_num_tokens;
   for (const Id id : decoding_)
     if (requests_[id].state != Request::State::to_complete) left -= std::min(left, rows());
-  pending_.clear();
-  std::size_t last = 0;
+  uncounted_.clear();
+  Room room{available, available, free_slots()};
+  std::size_t last = fitting_.size();
   auto begun = prompts_.begin(), waits = waiting_.begin();
   for (bool looked = false; begun != prompts_.end() || waits != waiting_.end();) {
     const bool old = waits == waiting_.end() ||
                      (begun != prompts_.end() && requests_[*begun].number < requests_[*waits].number);
     const Id id = old ? *begun++ : *waits++;
     if (!is_static && better_skipped(id)) continue;
-    pending_.push_back(id);
+    if (!fits(id, room)) break;
+    fitting_.push_back(id);
     if (!in_order_) continue;
     const Request& r = requests_[id];
     const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).blocks * block : 0;
     const std::uint32_t needs = cost(all, cached, all);
-    if (needs <= left || (parts && left >= block)) last = pending_.size();
+    if (needs <= left || (parts && left >= block)) last = fitting_.size();
     if (!parts && needs > left) {
-      if (needs > knobs_.max_num_tokens) last = pending_.size();  // the engine ends with an error
+      if (needs > knobs_.max_num_tokens) last = fitting_.size();  // the engine ends with an error
       break;
     }
     left -= std::min(left, needs <= left ? needs : left / block * block);
@@ -202,31 +223,7 @@ void TrtllmScheduler::line_up_pending() {
     if (left == 0 || (!looked && !others_have_tokens(r.number, left))) break;
     looked = true;
   }
-  if (in_order_) pending_.resize(last);
-}
-
-// As to_completion() says it. What is found and held is counted only where it decides: while all fit without
-// it, they do with it.
-void TrtllmScheduler::fit_pending(std::int64_t available) {
-  std::int64_t slots = free_slots(), spare = available;
-  uncounted_.clear();
-  for (const Id id : pending_) {
-    if (fitting_.size() >= knobs_.max_batch_size) break;
-    const Request& r = requests_[id];
-    const std::int64_t states = r.first_chunk() ? 1 : 0;
-    if (states > slots) break;
-    const std::int64_t most = std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} - r.share.blocks;
-    if (most > spare) {
-      for (const Id other : uncounted_) available -= to_completion(other);
-      uncounted_.clear();
-      spare = available;
-      if (to_completion(id) > spare) break;
-    }
-    fitting_.push_back(id);
-    uncounted_.push_back(id);
-    spare -= most;
-    slots -= states;
-  }
+  if (in_order_) fitting_.resize(last);
 }
 
 void TrtllmScheduler::fit_max_utilization() {

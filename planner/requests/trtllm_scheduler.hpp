@@ -150,6 +150,11 @@ class TrtllmScheduler : public Scheduler {
     std::uint32_t left, reusable, size;  // tokens
   };
 
+  // What prompts that begin or go on may have: blocks, at least and as counted for all but uncounted_; slots.
+  struct Room {
+    std::int64_t blocks, counted, slots;
+  };
+
   std::uint32_t blocks_of(std::uint64_t tokens) const;
   void take_blocks(Request& r, std::uint64_t tokens);
   [[noreturn]] void lack_blocks() const;
@@ -158,8 +163,8 @@ class TrtllmScheduler : public Scheduler {
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
   bool others_have_tokens(std::uint64_t number, std::uint32_t left);
-  void line_up_pending();
-  void fit_pending(std::int64_t available);
+  bool fits(Id id, Room& room);
+  void fit_prompts(std::int64_t available);
   std::int64_t next_blocks(Id id);
   void require_states_played() const;
   std::int64_t free_slots() const;
@@ -225,7 +230,7 @@ class TrtllmScheduler : public Scheduler {
   std::vector<Id> fitting_, pausing_, generating_, reading_;
   std::vector<Chunk> chunks_;
   std::uint64_t decisions_ = 0;
-  std::vector<Id> pending_, uncounted_;
+  std::vector<Id> uncounted_;                // of those that fit
   std::unordered_set<std::uint64_t> about_;  // blocks that prompts are about to fill
   std::uint64_t reserved_ = 0;               // blocks for prompts that fit, under max_utilization
   std::uint32_t waited_ = 0;                 // steps that prompts were held back
