@@ -11,7 +11,6 @@ namespace shardline {
 // What capacity counted is not there: drafts may need more, and of text that is found and held a part may
 // have had nobody, which a prompt that begins before took for its own.
 void TrtllmScheduler::lack_blocks() const {
-  const bool evicts = knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization;
   throw EngineStops({Diagnostic{
       {},
       std::string("TensorRT-LLM ends with an error (\"Can't allocate new blocks. No free blocks "
@@ -20,9 +19,9 @@ void TrtllmScheduler::lack_blocks() const {
                     : "text as found that another prompt of the step takes the blocks of") +
           ", and " + std::to_string(started_) + " requests that have begun fill all " +
           std::to_string(pool_.size()) + " blocks",
-      {std::string(evicts && drafts() ? "capacity_scheduler_policy=GUARANTEED_NO_EVICT keeps room for "
-                                        "answers, and so do "
-                                      : "room is left by ") +
+      {std::string(evicts() && drafts() ? "capacity_scheduler_policy=GUARANTEED_NO_EVICT keeps room for "
+                                          "answers, and so do "
+                                        : "room is left by ") +
        "fewer requests at once (max_batch_size) and more blocks"}}});
 }
 
@@ -50,7 +49,7 @@ bool TrtllmScheduler::better_skipped(Id id) {
   if (!requests_[id].first_chunk()) return false;
   const TrtllmPool::Found& f = found(id);
   if (!f.fresh) return false;
-  return !about_.insert(*f.fresh).second;
+  return !about_.meet(*f.fresh);
 }
 
 // [R23] Slots of states that nobody has: one pads CUDA graphs.
@@ -82,8 +81,7 @@ void TrtllmScheduler::require_states_played() const {
 // Blocks that it lacks for its whole answer: fewer than none where drafts behind the end have some.
 std::int64_t TrtllmScheduler::to_completion(Id id) {
   const Request& r = requests_[id];
-  return std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} - r.share.blocks -
-         (r.first_chunk() ? held(id) : 0);
+  return owes(r) - (r.first_chunk() ? held(id) : 0);
 }
 
 // Blocks that it lacks for the next step; of one that asks for those to read into, all of its prompt's.
@@ -96,28 +94,25 @@ std::int64_t TrtllmScheduler::next_blocks(Id id) {
   return blocks_of(std::uint64_t{r.cached} + 1) - blocks_of(r.cached);
 }
 
-// Into a list of those that came before it and behind it.
-void TrtllmScheduler::put(std::vector<Id>& list, Id id) {
-  auto at = list.end();
-  while (at != list.begin() && requests_[*std::prev(at)].number > requests_[id].number) --at;
-  list.insert(at, id);
+// One has all of its prompt; one leaves or is paused.
+void TrtllmScheduler::decode(Id id) {
+  put(decoding_, id);
+  owed_ += owes(requests_[id]);
 }
 
-void TrtllmScheduler::take_out(std::vector<Id>& list, Id id) {
-  const auto at = std::find(list.begin(), list.end(), id);
-  SL_CHECK(at != list.end(), "who is taken out is there");
-  list.erase(at);
+void TrtllmScheduler::decode_no_more(Id id) {
+  take_out(decoding_, id);
+  owed_ -= owes(requests_[id]);
 }
 
 // Whether who waits is looked up only where its text may be found up to its end: parts of prompts fill a step
 // in order, and behind them there is room for less than a block.
 bool TrtllmScheduler::awaits_end() const {
-  return in_order_ && knobs_.enable_chunked_prefill && role_ != PairRole::decodes &&
-         knobs_.capacity_scheduler_policy != TrtllmPolicy::max_utilization;
+  return in_order_ && knobs_.enable_chunked_prefill && role_ != PairRole::decodes && !evicts();
 }
 
 void TrtllmScheduler::activate(Id id) {
-  active_.push_back(id);
+  if (evicts()) active_.push_back(id);
   waiting_.push_back(id);
   if (!awaits_end()) return;
   const Request& r = requests_[id];
@@ -139,10 +134,8 @@ void TrtllmScheduler::wait_no_more(Id id) {
 
 void TrtllmScheduler::fit_no_evict() {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
-  std::int64_t available = pool_.available();
+  std::int64_t available = pool_.available() - owed_;
   fitting_ = decoding_;
-  for (const Id id : decoding_) available -= to_completion(id);
-  for (const Id id : coming_) available -= to_completion(id);
   if (is_static && decoding_.size() + coming_.size() > 0) return;
   if (role_ != PairRole::decodes) {
     fit_prompts(available);
@@ -175,8 +168,7 @@ bool TrtllmScheduler::fits(Id id, Room& room) {
   const Request& r = requests_[id];
   const std::int64_t states = r.first_chunk() ? 1 : 0;
   if (fitting_.size() >= knobs_.max_batch_size || states > room.slots) return false;
-  const std::int64_t most =
-      std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} - std::int64_t{r.share.blocks};
+  const std::int64_t most = owes(r);
   if (most > room.blocks) {
     for (const Id other : uncounted_) room.counted -= to_completion(other);
     uncounted_.clear();
@@ -201,7 +193,8 @@ void TrtllmScheduler::fit_prompts(std::int64_t available) {
   uncounted_.clear();
   Room room{available, available, free_slots()};
   std::size_t last = fitting_.size();
-  auto begun = prompts_.begin(), waits = waiting_.begin();
+  auto begun = prompts_.begin();
+  auto waits = waiting_.begin();
   for (bool looked = false; begun != prompts_.end() || waits != waiting_.end();) {
     const bool old = waits == waiting_.end() ||
                      (begun != prompts_.end() && requests_[*begun].number < requests_[*waits].number);

@@ -37,6 +37,7 @@ void TrtllmScheduler::notice() {
     // All of its answer came with its cache.
     take_first(id);
     r.done = true;
+    left_early_ = true;
     leave(id);
   }
 }
@@ -67,12 +68,13 @@ void TrtllmScheduler::begin_reads() {
 void TrtllmScheduler::begin_read(Id id) {
   Request& r = requests_[id];
   wait_no_more(id);
-  coming_.push_back(id);
   take_text(id, r.prompt);
   r.drafts = law_.drafts();  // which come with its cache
   r.cached = r.prompt;
   r.stored = true;  // it is found when it leaves
   r.state = Request::State::comes;
+  coming_.push_back(id);
+  owed_ += owes(r);
   coming_blocks_ += blocks_of(r.prompt);
   reads_.push_back({id, r.number, knobs_.reads_found ? r.prompt : r.prompt - r.found});
 }

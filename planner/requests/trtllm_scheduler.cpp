@@ -51,6 +51,7 @@ std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& requ
   r.prompt = r.context = static_cast<std::uint32_t>(request.input);
   r.answer =
       static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, knobs_.max_seq_len - request.input));
+  r.all_blocks = blocks_of(std::uint64_t{r.prompt} + r.answer);
   r.stream = request.number;
   r.number = added_++;
   if (knobs_.enable_block_reuse)
@@ -58,6 +59,7 @@ std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& requ
   if (role_ == PairRole::decodes) r.state = Request::State::asks;
   const Id id = requests_.add(std::move(r));
   queue_.push_back(id);
+  ++here_;
   return id;
 }
 
@@ -68,10 +70,11 @@ void TrtllmScheduler::forget(Id id) {
 
 // So many tokens have blocks.
 void TrtllmScheduler::take_blocks(Request& r, std::uint64_t tokens) {
+  if (tokens <= std::uint64_t{r.share.blocks} * knobs_.tokens_per_block) return;
   const std::uint32_t blocks = blocks_of(tokens) - r.share.blocks;
-  if (blocks == 0) return;
   if (blocks > pool_.available()) lack_blocks();
   pool_.take(r.share, blocks);
+  if (r.state != Request::State::context && r.state != Request::State::asks) owed_ -= blocks;
 }
 
 // Of those that fit the cache, those that fit a step.
@@ -150,9 +153,12 @@ void TrtllmScheduler::pause(Id id) {
   // Of its text the last token counts as one without KV, whether a step of it is under way or not.
   const std::uint32_t known = r.prompt + r.generated - (drafts() ? 0 : r.in_flight);
   store(r, std::min(r.cached, known - 1));
-  pool_.release(r.share);
-  take_out(r.state == Request::State::context ? prompts_ : decoding_, id);
+  if (r.state == Request::State::context)
+    take_out(prompts_, id);
+  else
+    decode_no_more(id);
   put(waiting_, id);
+  pool_.release(r.share);
   r.context = r.prompt + r.generated;
   r.cached = r.kv = 0;
   r.state = Request::State::context;
@@ -210,7 +216,7 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
     if (!drafts()) ++r.generated;
     r.state = r.generated == r.answer ? Request::State::to_complete : Request::State::generation;
     take_out(prompts_, c.id);
-    put(decoding_, c.id);
+    decode(c.id);
   }
   step.parts.push_back({c.id, token});
   return true;
@@ -218,27 +224,26 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
 
 bool TrtllmScheduler::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
-  while (!queue_.empty() && active_.size() < knobs_.max_batch_size) {
+  while (!queue_.empty() && active() < knobs_.max_batch_size) {
     activate(queue_.front());
     queue_.pop_front();
   }
-  const std::size_t all = active_.size();
+  left_early_ = false;
   notice();
-  left_early_ = active_.size() < all;
   fitting_.clear();
   reading_.clear();
   pausing_.clear();
   generating_.clear();
   chunks_.clear();
   ++decisions_;
-  if (!about_.empty()) about_.clear();
+  about_.restart();
   reserved_ = 0;
   if (drafts()) leave_out_who_ends();
   for (const Id id : prompts_) {
     const TrtllmPool::Found& f = found(id);
-    if (f.fresh) about_.insert(*f.fresh);
+    if (f.fresh) about_.meet(*f.fresh);
   }
-  if (knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization)
+  if (evicts())
     fit_max_utilization();
   else
     fit_no_evict();
@@ -251,7 +256,7 @@ bool TrtllmScheduler::schedule() {
   }
   for (const Id id : pausing_) pause(id);
   if (chunks_.empty() && generating_.empty()) return false;
-  DecidedStep& step = steps_.emplace_back();
+  DecidedStep& step = steps_.add();
   const auto decodes = static_cast<std::uint32_t>(generating_.size());
   std::uint32_t budget = knobs_.max_num_tokens - decodes * rows();
   for (const Chunk& c : chunks_) compute_prompt(c, budget);
@@ -260,7 +265,7 @@ bool TrtllmScheduler::schedule() {
   else
     decode_all(step);
   if (!step.batch.empty()) return true;
-  steps_.pop_back();
+  steps_.drop_back();
   return false;
 }
 
@@ -303,6 +308,7 @@ std::uint64_t TrtllmScheduler::steps_alike() const {
   for (const DecidedStep::Part& p : last.parts)
     most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].generated);
   // Prompts that fit the cache but no step go before those that came later and decode.
+  if (owed_ >= 0 && static_cast<std::uint64_t>(owed_) + reserved_ <= pool_.available()) return most + 1;
   const auto enough = [&](std::uint64_t more) { return blocks_for(more) + reserved_ <= pool_.available(); };
   if (enough(most)) return most + 1;
   std::uint64_t fits = 0;
@@ -360,11 +366,12 @@ void TrtllmScheduler::leave_done() {
 
 void TrtllmScheduler::leave(Id id) {
   Request& r = requests_[id];
-  take_out(active_, id);
+  --here_;
+  if (evicts()) take_out(active_, id);
   if (r.share.blocks == 0) {
     wait_no_more(id);
   } else {
-    take_out(decoding_, id);
+    decode_no_more(id);
     store(r, r.prompt + r.answer - 1);
     if (role_ != PairRole::prefills) pool_.release(r.share);
     --started_;

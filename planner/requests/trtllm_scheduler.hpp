@@ -1,18 +1,20 @@
 // Which requests each step of TensorRT-LLM computes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "planner/requests/awaited_ends.hpp"
 #include "planner/requests/decided_step.hpp"
 #include "planner/requests/draft_law.hpp"
+#include "planner/requests/hash_marks.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/trtllm_pool.hpp"
@@ -93,6 +95,7 @@ class TrtllmScheduler : public Scheduler {
     State state = State::context;
     std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them;
                                                  // with drafts those that are known, and steps under way
+    std::uint32_t all_blocks = 0;                // that its prompt and answer fill
     std::uint32_t context = 0;                   // tokens of its prompt, and what it had when it was paused
     std::uint32_t cached = 0;                    // tokens with KV, up to the step decided last; with drafts
                                                  // those that are known to be accepted
@@ -130,7 +133,7 @@ class TrtllmScheduler : public Scheduler {
   Ended finish_steps(std::uint64_t steps = 1) override;
   const Request& request(Id id) const override { return requests_[id]; }
   std::size_t running() const override { return started_; }
-  std::size_t waiting() const override { return active_.size() - started_ + queue_.size(); }
+  std::size_t waiting() const override { return here_ - started_; }
   std::uint64_t preemptions() const override { return paused_; }
   double kv_held() const override {
     return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
@@ -177,8 +180,24 @@ class TrtllmScheduler : public Scheduler {
   bool held_back();
   void pause(Id id);
   void activate(Id id);
-  void put(std::vector<Id>& list, Id id);
-  static void take_out(std::vector<Id>& list, Id id);
+  // Into a list of those that came before it and behind it.
+  template <class List>
+  void put(List& list, Id id) {
+    auto at = list.end();
+    while (at != list.begin() && requests_[*std::prev(at)].number > requests_[id].number) --at;
+    list.insert(at, id);
+  }
+  template <class List>
+  static void take_out(List& list, Id id) {
+    const auto at = std::find(list.begin(), list.end(), id);
+    SL_CHECK(at != list.end(), "who is taken out is there");
+    list.erase(at);
+  }
+  std::size_t active() const { return here_ - queue_.size(); }
+  bool evicts() const { return knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization; }
+  std::int64_t owes(const Request& r) const { return std::int64_t{r.all_blocks} - r.share.blocks; }
+  void decode(Id id);
+  void decode_no_more(Id id);
   bool awaits_end() const;
   void wait_no_more(Id id);
   std::uint32_t take_text(Id id, std::uint32_t tokens);
@@ -220,23 +239,25 @@ class TrtllmScheduler : public Scheduler {
   AwaitedEnds ends_;                    // of waiting_, where awaits_end()
   std::vector<std::uint64_t> new_ids_;  // for a moment
   RequestSlots<Request> requests_;
-  // Active requests, in the order in which they came: all; those that have no blocks; those whose prompts
-  // have and go on; those that decode, or will end; those that read.
-  std::vector<Id> active_, waiting_, prompts_, decoding_, coming_;
-  std::deque<Id> queue_;  // beyond max_batch_size
+  // Active requests, in the order in which they came: those that have no blocks; those whose prompts have and
+  // go on; those that decode, or will end; and those that read. All, under max_utilization.
+  std::deque<Id> waiting_;
+  std::vector<Id> prompts_, decoding_, coming_, active_;
+  std::int64_t owed_ = 0;  // blocks that those lack for their answers who decode or read
+  std::deque<Id> queue_;   // beyond max_batch_size
   std::vector<Id> ended_, leaving_;
-  std::deque<DecidedStep> steps_;
+  DecidedSteps steps_;
   // Of the step that is being decided.
   std::vector<Id> fitting_, pausing_, generating_, reading_;
   std::vector<Chunk> chunks_;
   std::uint64_t decisions_ = 0;
-  std::vector<Id> uncounted_;                // of those that fit
-  std::unordered_set<std::uint64_t> about_;  // blocks that prompts are about to fill
-  std::uint64_t reserved_ = 0;               // blocks for prompts that fit, under max_utilization
-  std::uint32_t waited_ = 0;                 // steps that prompts were held back
-  bool steady_ = false;                      // nobody was paused or held back
+  std::vector<Id> uncounted_;   // of those that fit
+  HashMarks about_;             // blocks that prompts are about to fill
+  std::uint64_t reserved_ = 0;  // blocks for prompts that fit, under max_utilization
+  std::uint32_t waited_ = 0;    // steps that prompts were held back
+  bool steady_ = false;         // nobody was paused or held back
   std::uint64_t paused_ = 0, added_ = 0;
-  std::size_t started_ = 0;
+  std::size_t here_ = 0, started_ = 0;  // not done; of these with blocks that are not read into
 
   // [R21] Whose read has ended, by id, or who was read, by number, since a step was decided; who began to
   // read, or had the first token, since these were last asked for.
