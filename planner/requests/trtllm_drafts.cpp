@@ -20,8 +20,7 @@ void TrtllmScheduler::require_room_for_drafts() const {
 void TrtllmScheduler::leave_out_who_ends() {
   for (const Id id : decoding_) {
     Request& r = requests_[id];
-    if (r.state == Request::State::generation && r.in_flight > 0 && r.generated + 1 >= r.answer)
-      r.state = Request::State::to_complete;
+    if (r.state == Request::State::generation && r.in_flight > 0 && r.generated + 1 >= r.answer) complete(r);
   }
 }
 

@@ -79,11 +79,12 @@ void TrtllmScheduler::take_blocks(Request& r, std::uint64_t tokens) {
 
 // Of those that fit the cache, those that fit a step.
 void TrtllmScheduler::choose() {
-  std::uint32_t tokens = 0;
+  auto tokens = static_cast<std::uint32_t>(generating_.size() * rows());
   std::uint64_t prompts = 0;
-  std::size_t count = 0;
+  std::size_t count = generating_.size();
   bool fit = true;
   for (const Id id : fitting_) {
+    if (count >= knobs_.max_batch_size) break;
     const Request& r = requests_[id];
     if (r.state == Request::State::to_complete) continue;
     if (r.state != Request::State::context) {
@@ -113,7 +114,7 @@ void TrtllmScheduler::choose() {
       }
       chunks_.push_back(c);
     }
-    if (++count >= knobs_.max_batch_size) break;
+    ++count;
   }
   if (!knobs_.enable_chunked_prefill) return;
   const std::uint32_t capacity = knobs_.max_num_tokens - tokens;
@@ -214,9 +215,10 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
     ++r.in_flight;
     r.drafts = law_.drafts();
     if (!drafts()) ++r.generated;
-    r.state = r.generated == r.answer ? Request::State::to_complete : Request::State::generation;
+    r.state = Request::State::generation;
     take_out(prompts_, c.id);
     decode(c.id);
+    if (r.generated == r.answer) complete(r);
   }
   step.parts.push_back({c.id, token});
   return true;
@@ -278,7 +280,7 @@ void TrtllmScheduler::decode_all(DecidedStep& step) {
     ++r.cached;
     ++r.generated;
     ++r.in_flight;
-    if (r.generated == r.answer) r.state = Request::State::to_complete;
+    if (r.generated == r.answer) complete(r);
     step.parts.push_back({id, true});
   }
 }
@@ -328,7 +330,7 @@ void TrtllmScheduler::more_alike(std::uint32_t steps) {
     r.cached += steps;
     r.generated += steps;
     r.in_flight += steps;
-    if (r.generated == r.answer) r.state = Request::State::to_complete;
+    if (r.generated == r.answer) complete(r);
   }
   last.advance(steps);
 }

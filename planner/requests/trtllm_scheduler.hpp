@@ -197,6 +197,7 @@ class TrtllmScheduler : public Scheduler {
   bool evicts() const { return knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization; }
   std::int64_t owes(const Request& r) const { return std::int64_t{r.all_blocks} - r.share.blocks; }
   void decode(Id id);
+  void complete(Request& r);
   void decode_no_more(Id id);
   bool awaits_end() const;
   void wait_no_more(Id id);
@@ -243,8 +244,9 @@ class TrtllmScheduler : public Scheduler {
   // go on; those that decode, or will end; and those that read. All, under max_utilization.
   std::deque<Id> waiting_;
   std::vector<Id> prompts_, decoding_, coming_, active_;
-  std::int64_t owed_ = 0;  // blocks that those lack for their answers who decode or read
-  std::deque<Id> queue_;   // beyond max_batch_size
+  std::size_t completing_ = 0;  // of decoding_, those whose last token is decided
+  std::int64_t owed_ = 0;       // blocks that those lack for their answers who decode or read
+  std::deque<Id> queue_;        // beyond max_batch_size
   std::vector<Id> ended_, leaving_;
   DecidedSteps steps_;
   // Of the step that is being decided.
