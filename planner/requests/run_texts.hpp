@@ -8,6 +8,7 @@
 
 #include "planner/requests/block_pool.hpp"
 #include "planner/requests/text_memory.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -17,10 +18,35 @@ class RunTexts {
  public:
   /// `of.text` is copied; ids stand for as many blocks in all texts (checked) and no two have one number.
   /// What is given back is not 0, and has one user.
-  std::uint32_t add(const ChainText& of);
+  std::uint32_t add(const ChainText& of) {
+    auto text = static_cast<std::uint32_t>(texts_.size());
+    if (unused_.empty()) {
+      texts_.emplace_back();
+    } else {
+      text = unused_.back();
+      unused_.pop_back();
+    }
+    Text& t = texts_[text];
+    t.ids = memory_.keep(of.text);
+    t.number = of.number;
+    if (!t.ids.empty()) {
+      const std::uint32_t parts = of.text_block / of.block;
+      SL_CHECK(parts_ == 0 || parts_ == parts, "blocks of all texts are alike");
+      parts_ = parts;
+    }
+    const std::uint64_t said = std::uint64_t{parts_} * t.ids.size();
+    t.shared = static_cast<std::uint32_t>(std::min<std::uint64_t>(of.prompt / of.block, said));
+    t.uses = 1;
+    return text;
+  }
   void use(std::uint32_t text) { ++texts_[text].uses; }
   /// One user less; behind the last one the number is another text's.
-  void drop(std::uint32_t text);
+  void drop(std::uint32_t text) {
+    Text& t = texts_[text];
+    if (--t.uses > 0) return;
+    memory_.drop(t.ids);
+    unused_.push_back(text);
+  }
 
   /// The ids that blocks from `low` to `high` of a text begin with, end with or have between them, as far as
   /// it has any.
