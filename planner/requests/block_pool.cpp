@@ -136,13 +136,11 @@ void BlockPool::take(std::uint32_t count, std::vector<KvBlock>& out) {
   }
 }
 
-void BlockPool::fill(KvBlock block, BlockHash hash, BlockHash before, std::uint32_t index) {
+void BlockPool::fill(KvBlock block, BlockHash hash) {
   Block& b = blocks_[block];
   SL_CHECK(b.holders > 0 && !b.full, "a block that becomes full is held and was not");
   if (!prefixes_) return;
   b.hash = hash;
-  b.behind = before;
-  b.index = index;
   b.full = true;
   ++filled_;
   const std::uint32_t found = by_hash_.try_insert(hash, block);
@@ -188,7 +186,6 @@ void BlockPool::empty(std::uint32_t block) {
     by_hash_.replace(b.hash, b.twin);
   } else {
     by_hash_.erase(b.hash);
-    losses_.add(b.hash, b.behind, b.index);
   }
   b.twin = 0;
   b.full = false;

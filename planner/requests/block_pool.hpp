@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "planner/requests/text_losses.hpp"
 #include "sim/base/index.hpp"
 
 namespace shardline {
@@ -86,9 +85,8 @@ class BlockPool {
   /// Takes `count` blocks for a request, from the front of the free queue, and appends them to `out`; what
   /// they held is lost. There are as many (checked).
   void take(std::uint32_t count, std::vector<KvBlock>& out);
-  /// A block that is held, and has no text yet (checked), is full: the block `index` of its text, behind the
-  /// one with hash `before`.
-  void fill(KvBlock block, BlockHash hash, BlockHash before = 0, std::uint32_t index = 0);
+  /// A block that is held, and has no text yet (checked), is full.
+  void fill(KvBlock block, BlockHash hash);
   /// A request leaves its blocks, in the order of its text. The last one goes first into the queue, so that
   /// of a text its end is lost first; blocks without text go to the front, or with `empty_first` false to the
   /// end like the others (TensorRT-LLM: kvCacheManager.cpp, releaseBlocks at b35ac1b64368).
@@ -98,13 +96,10 @@ class BlockPool {
   std::uint32_t holders(KvBlock block) const { return blocks_[block].holders; }
   /// Whether a block with this text can be found.
   bool holds_text(BlockHash hash) const { return by_hash_.find(hash) != 0; }
-  /// Text that could be found and no longer can, by the places that it was filled with.
-  const TextLosses& losses() const { return losses_; }
 
  private:
   struct Block {
-    BlockHash hash = 0, behind = 0;  // its text's, and that of the block before it
-    std::uint32_t index = 0;
+    BlockHash hash = 0;
     std::uint32_t holders = 0;
     std::uint32_t before = 0, after = 0;  // in the free queue, a ring through block 0
     std::uint32_t twin = 0;               // the next that was filled with the same
@@ -117,7 +112,6 @@ class BlockPool {
 
   std::vector<Block> blocks_;  // [0] joins the ends of the queue
   BlockTable by_hash_;         // the first that was filled
-  TextLosses losses_;
   std::uint32_t available_, filled_ = 0;
   bool prefixes_;
 };

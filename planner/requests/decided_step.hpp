@@ -2,11 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/step_times.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -31,6 +34,38 @@ struct DecidedStep {
     batch.cached += std::uint64_t{steps} * batch.decodes;
     batch.longest += steps;
   }
+};
+
+/// At most two of them, the last one decided while the first is under way; their lists keep their memory.
+class DecidedSteps {
+ public:
+  std::size_t size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  DecidedStep& front() { return steps_[first_]; }
+  const DecidedStep& front() const { return steps_[first_]; }
+  DecidedStep& back() { return steps_[(first_ + count_ - 1) % steps_.size()]; }
+  const DecidedStep& back() const { return steps_[(first_ + count_ - 1) % steps_.size()]; }
+  /// One more, of nobody.
+  DecidedStep& add() {
+    SL_CHECK(count_ < steps_.size(), "few enough steps are decided");
+    ++count_;
+    DecidedStep& step = back();
+    step.batch.decodes = step.batch.longest = 0;
+    step.batch.cached = 0;
+    step.batch.prompts.clear();
+    step.parts.clear();
+    return step;
+  }
+  void drop_back() { --count_; }
+  /// The first has ended; it stays as it is until the next one is added.
+  void pop_front() {
+    first_ = (first_ + 1) % steps_.size();
+    --count_;
+  }
+
+ private:
+  std::array<DecidedStep, 2> steps_;
+  std::size_t first_ = 0, count_ = 0;
 };
 
 }  // namespace shardline

@@ -7,64 +7,12 @@
 namespace shardline {
 
 RunPool::RunPool(std::uint32_t blocks, bool prefixes)
-    : runs_(1),
-      texts_(1),
-      children_(64),
-      size_(blocks),
-      available_(blocks),
-      blank_(blocks),
-      prefixes_(prefixes) {
+    : runs_(1), children_(64), size_(blocks), available_(blocks), blank_(blocks), prefixes_(prefixes) {
   SL_CHECK(blocks > 0 && blocks < ~std::uint32_t{0}, "a pool has blocks");
 }
 
-std::uint32_t RunPool::add_text(const ChainText& of) {
-  auto text = static_cast<std::uint32_t>(texts_.size());
-  if (unused_texts_.empty()) {
-    texts_.emplace_back();
-  } else {
-    text = unused_texts_.back();
-    unused_texts_.pop_back();
-  }
-  Text& t = texts_[text];
-  t.ids = memory_.keep(of.text);
-  t.number = of.number;
-  t.parts = of.text_block / of.block;
-  SL_CHECK(text == 1 || t.parts == texts_[1].parts, "blocks of all texts are alike");
-  const std::uint64_t said = std::uint64_t{t.parts} * t.ids.size();
-  t.shared = static_cast<std::uint32_t>(std::min<std::uint64_t>(of.prompt / of.block, said));
-  t.uses = 1;
-  return text;
-}
-
-void RunPool::drop_text(std::uint32_t text) {
-  Text& t = texts_[text];
-  if (--t.uses > 0) return;
-  memory_.drop(t.ids);
-  unused_texts_.push_back(text);
-}
-
-// Of what stands from `block` on, the first id: with the same one a text goes on alike for a block at least.
-std::uint64_t RunPool::key(std::uint32_t parent, std::uint32_t text, std::uint32_t block) const {
-  const Text& t = texts_[text];
-  const bool said = block < t.shared;
-  return chain_hash(2 * std::uint64_t{parent} + (said ? 1 : 0), said ? t.ids[block / t.parts] : t.number);
-}
-
-// Texts that are alike up to `from`: the first block in which they are not, `to` at most.
-std::uint32_t RunPool::alike(std::uint32_t a, std::uint32_t b, std::uint32_t from, std::uint32_t to) const {
-  const Text &x = texts_[a], &y = texts_[b];
-  if (a == b) return to;
-  const std::uint32_t end = std::min({x.shared, y.shared, to});
-  if (end <= from) return from;
-  const auto first = static_cast<std::ptrdiff_t>(from / x.parts);
-  const auto last = static_cast<std::ptrdiff_t>((end + x.parts - 1) / x.parts);
-  const auto differs = std::mismatch(x.ids.begin() + first, x.ids.begin() + last, y.ids.begin() + first);
-  const auto at = static_cast<std::uint32_t>(differs.first - x.ids.begin());
-  return std::clamp(at * x.parts, from, end);
-}
-
 std::uint32_t RunPool::new_run(const Run& run) {
-  ++texts_[run.text].uses;
+  texts_.use(run.text);
   if (unused_runs_.empty()) {
     runs_.push_back(run);
     return static_cast<std::uint32_t>(runs_.size() - 1);
@@ -76,7 +24,7 @@ std::uint32_t RunPool::new_run(const Run& run) {
 }
 
 void RunPool::forget_run(std::uint32_t run) {
-  drop_text(runs_[run].text);
+  texts_.drop(runs_[run].text);
   unused_runs_.push_back(run);
 }
 
@@ -110,12 +58,12 @@ std::uint32_t RunPool::part_below(std::uint32_t run, std::uint32_t head, std::ui
 // other, which is returned: whoever knows the run as the last of a share goes on to.
 std::uint32_t RunPool::split(std::uint32_t head, std::uint32_t at) {
   const std::uint32_t parent = runs_[head].parent, text = runs_[head].text;
-  const std::uint64_t known_as = key(parent, text, runs_[head].low);
+  const std::uint64_t known_as = texts_.key(parent, text, runs_[head].low);
   const std::uint32_t below = part_below(head, 0, at);
   runs_[below].children = 1;
   runs_[head].parent = below;
   children_.replace(known_as, below);
-  children_.try_insert(key(below, text, at), head);
+  children_.try_insert(texts_.key(below, text, at), head);
   std::uint32_t last = below;
   for (std::uint32_t twin = runs_[head].twin; twin != 0; twin = runs_[twin].twin) {
     const std::uint32_t part = part_below(twin, below, at);
@@ -130,10 +78,10 @@ RunPool::Found RunPool::find(const Share& share, std::uint32_t most) {
   path_.clear();
   std::uint32_t at = 0, run = 0;
   while (prefixes_ && at < most) {
-    run = children_.find(key(run, share.text, at));
+    run = children_.find(texts_.key(run, share.text, at));
     if (run == 0) break;
     const Run& r = runs_[run];
-    const std::uint32_t end = alike(r.text, share.text, at, std::min(most, r.high));
+    const std::uint32_t end = texts_.alike(r.text, share.text, at, std::min(most, r.high));
     if (end == at) break;
     path_.push_back(run);
     if (r.holders == 0) out.idle += end - at;
@@ -201,7 +149,7 @@ void RunPool::lose_run(std::uint32_t run) {
   }
   if (r.twin == 0) {
     SL_CHECK(r.children == 0, "what stands behind a text is lost before it");
-    children_.erase(key(r.parent, r.text, r.low));
+    children_.erase(texts_.key(r.parent, r.text, r.low));
     --runs_[r.parent].children;
     forget_run(run);
     return;
@@ -244,7 +192,7 @@ void RunPool::fill(Share& share, std::uint32_t filled) {
     return;
   }
   while (share.filled < filled) {
-    const std::uint64_t known_as = key(share.last, share.text, share.filled);
+    const std::uint64_t known_as = texts_.key(share.last, share.text, share.filled);
     std::uint32_t run = children_.find(known_as);
     if (run == 0) {
       run = new_run({share.last, share.filled, filled, share.text, 0, 0, 1, 0, 0, true, false});
@@ -253,7 +201,8 @@ void RunPool::fill(Share& share, std::uint32_t filled) {
       share.filled = filled;
     } else {
       const std::uint32_t high = runs_[run].high;
-      const std::uint32_t end = alike(runs_[run].text, share.text, share.filled, std::min(filled, high));
+      const std::uint32_t end =
+          texts_.alike(runs_[run].text, share.text, share.filled, std::min(filled, high));
       SL_CHECK(end > share.filled, "texts with one key are alike for a block");
       if (end < high) run = split(run, end);
       add_twin(run, share.text);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
-#include "planner/requests/text_memory.hpp"
+#include "planner/requests/run_texts.hpp"
 
 namespace shardline {
 
@@ -18,8 +18,7 @@ namespace shardline {
 ///
 /// Runs are a tree: a run's parent is the text before it, as far as other texts share it. A text whose block
 /// is kept is kept from its beginning on, for whoever holds a block holds all before it and leaves them
-/// later; so a run that is lost is a leaf, and loses its end first. Texts are compared, not hashed: the ids
-/// that a trace gives their blocks, and beyond them the request that computed them.
+/// later; so a run that is lost is a leaf, and loses its end first.
 class RunPool {
  public:
   /// What a request has of the pool. Its text is added to the pool first; 0 blocks otherwise.
@@ -44,8 +43,8 @@ class RunPool {
 
   /// A text that a request is about to compute; it is kept until it is dropped and no run is of it.
   /// `of.text` is copied; blocks are the same for all texts (checked) and no two have one number.
-  std::uint32_t add_text(const ChainText& of);
-  void drop_text(std::uint32_t text);
+  std::uint32_t add_text(const ChainText& of) { return texts_.add(of); }
+  void drop_text(std::uint32_t text) { texts_.drop(text); }
 
   /// How much of the first `most` blocks of a request's text is in the pool, from its beginning.
   Found find(const Share& share, std::uint32_t most);
@@ -69,13 +68,6 @@ class RunPool {
   void release(Share& share);
 
  private:
-  struct Text {
-    std::span<const std::uint64_t> ids;  // in memory_
-    std::uint64_t number = 0;
-    std::uint32_t parts = 1;   // blocks that an id stands for
-    std::uint32_t shared = 0;  // blocks that ids say; what follows is nobody else's
-    std::uint32_t uses = 0;    // runs, and the request
-  };
   // Blocks [low, high) of a text, behind its parent's. Others that were filled with the same later are its
   // twins, in a list and cut wherever it is; they have no children, and it is their parent.
   struct Run {
@@ -88,8 +80,6 @@ class RunPool {
     std::uint32_t blocks() const { return high - low; }
   };
 
-  std::uint64_t key(std::uint32_t parent, std::uint32_t text, std::uint32_t block) const;
-  std::uint32_t alike(std::uint32_t a, std::uint32_t b, std::uint32_t from, std::uint32_t to) const;
   std::uint32_t new_run(const Run& run);
   void forget_run(std::uint32_t run);
   std::uint32_t split(std::uint32_t head, std::uint32_t at);
@@ -103,14 +93,12 @@ class RunPool {
 
   std::vector<Run> runs_;  // [0] is the root, and joins the ends of the queue
   std::vector<std::uint32_t> unused_runs_;
-  std::vector<Text> texts_;  // [0] is none
-  std::vector<std::uint32_t> unused_texts_;
+  RunTexts texts_;
   BlockTable children_;              // by parent and the first block's text
   std::vector<std::uint32_t> path_;  // of what was found last; its end may be a part of a run
   std::uint32_t path_blocks_ = 0;
   std::uint32_t size_, available_, blank_, filled_ = 0;
   bool prefixes_;
-  TextMemory memory_;
 };
 
 }  // namespace shardline

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 #include <string>
-#include <unordered_map>
 
 #include "planner/requests/trtllm_scheduler.hpp"
 #include "sim/base/error.hpp"
@@ -12,7 +11,6 @@ namespace shardline {
 // What capacity counted is not there: drafts may need more, and of text that is found and held a part may
 // have had nobody, which a prompt that begins before took for its own.
 void TrtllmScheduler::lack_blocks() const {
-  const bool evicts = knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization;
   throw EngineStops({Diagnostic{
       {},
       std::string("TensorRT-LLM ends with an error (\"Can't allocate new blocks. No free blocks "
@@ -21,50 +19,37 @@ void TrtllmScheduler::lack_blocks() const {
                     : "text as found that another prompt of the step takes the blocks of") +
           ", and " + std::to_string(started_) + " requests that have begun fill all " +
           std::to_string(pool_.size()) + " blocks",
-      {std::string(evicts && drafts() ? "capacity_scheduler_policy=GUARANTEED_NO_EVICT keeps room for "
-                                        "answers, and so do "
-                                      : "room is left by ") +
+      {std::string(evicts() && drafts() ? "capacity_scheduler_policy=GUARANTEED_NO_EVICT keeps room for "
+                                          "answers, and so do "
+                                        : "room is left by ") +
        "fewer requests at once (max_batch_size) and more blocks"}}});
 }
 
-// Of its text less the last token, which is computed in any case; once in a decision. Of what was there when
-// it was looked up before, the cache's losses say what still is.
-const TrtllmScheduler::Found& TrtllmScheduler::found(Id id) {
-  Found& f = requests_[id].look;
-  if (f.decision == decisions_) return f;
-  f.decision = decisions_;
-  f.held.reset();
-  f.fresh.reset();
-  if (!knobs_.enable_block_reuse) return f;
-  const std::uint32_t whole = (requests_[id].context - 1) / knobs_.tokens_per_block;
-  extend(id, whole);
-  const std::span<const BlockHash> chain = std::span(requests_[id].chain).first(whole);
-  f.all = pool_.losses().left(chain, std::min(f.all, whole), f.since);
-  f.since = pool_.losses().mark();
-  while (f.all < whole && pool_.holds_text(chain[f.all])) ++f.all;
-  if (f.all < whole) f.fresh = chain[f.all];
-  return f;
+// Of its text less the last token, which is computed in any case; once in a decision.
+const TrtllmPool::Found& TrtllmScheduler::found(Id id) {
+  Request& r = requests_[id];
+  if (r.look.decision != decisions_) {
+    r.look.decision = decisions_;
+    r.look.now = {};
+    if (knobs_.enable_block_reuse)
+      r.look.now = pool_.find(r.share, (r.context - 1) / knobs_.tokens_per_block);
+  }
+  return r.look.now;
 }
 
 // Of what is found, blocks that somebody holds.
 std::uint32_t TrtllmScheduler::held(Id id) {
-  found(id);
-  Found& f = requests_[id].look;
-  if (!f.held) {
-    std::vector<KvBlock> blocks;
-    pool_.find(std::span<const BlockHash>(requests_[id].chain).first(f.all), blocks);
-    f.held = f.all - pool_.idle(blocks);
-  }
-  return *f.held;
+  const TrtllmPool::Found& f = found(id);
+  return f.blocks - f.idle;
 }
 
 // Whether a prompt that has not begun waits for blocks that another one is about to fill; if not, it is about
 // to fill its own.
 bool TrtllmScheduler::better_skipped(Id id) {
   if (!requests_[id].first_chunk()) return false;
-  const Found& f = found(id);
+  const TrtllmPool::Found& f = found(id);
   if (!f.fresh) return false;
-  return !about_.insert(*f.fresh).second;
+  return !about_.meet(*f.fresh);
 }
 
 // [R23] Slots of states that nobody has: one pads CUDA graphs.
@@ -96,8 +81,7 @@ void TrtllmScheduler::require_states_played() const {
 // Blocks that it lacks for its whole answer: fewer than none where drafts behind the end have some.
 std::int64_t TrtllmScheduler::to_completion(Id id) {
   const Request& r = requests_[id];
-  const auto has = static_cast<std::int64_t>(r.blocks.size());
-  return blocks_of(std::uint64_t{r.prompt} + r.answer) - has - (r.first_chunk() ? held(id) : 0);
+  return owes(r) - (r.first_chunk() ? held(id) : 0);
 }
 
 // Blocks that it lacks for the next step; of one that asks for those to read into, all of its prompt's.
@@ -110,90 +94,143 @@ std::int64_t TrtllmScheduler::next_blocks(Id id) {
   return blocks_of(std::uint64_t{r.cached} + 1) - blocks_of(r.cached);
 }
 
+// One has all of its prompt; one leaves or is paused.
+void TrtllmScheduler::decode(Id id) {
+  put(decoding_, id);
+  owed_ += owes(requests_[id]);
+}
+
+void TrtllmScheduler::complete(Request& r) {
+  r.state = Request::State::to_complete;
+  ++completing_;
+}
+
+void TrtllmScheduler::decode_no_more(Id id) {
+  take_out(decoding_, id);
+  const Request& r = requests_[id];
+  owed_ -= owes(r);
+  if (r.state == Request::State::to_complete) --completing_;
+}
+
+// Whether who waits is looked up only where its text may be found up to its end: parts of prompts fill a step
+// in order, and behind them there is room for less than a block.
+bool TrtllmScheduler::awaits_end() const {
+  return in_order_ && knobs_.enable_chunked_prefill && role_ != PairRole::decodes && !evicts();
+}
+
+void TrtllmScheduler::activate(Id id) {
+  if (evicts()) active_.push_back(id);
+  waiting_.push_back(id);
+  if (!awaits_end()) return;
+  const Request& r = requests_[id];
+  const std::uint32_t whole = (r.context - 1) / knobs_.tokens_per_block;
+  if (whole > 0 && !knobs_.enable_block_reuse) return;
+  if (whole == 0 || pool_.keeps(r.share, whole - 1))
+    ends_.add_found(id);
+  else if (const auto end = pool_.id_of(r.share, whole - 1))
+    ends_.add(id, *end);
+}
+
+void TrtllmScheduler::wait_no_more(Id id) {
+  take_out(waiting_, id);
+  if (!awaits_end()) return;
+  const Request& r = requests_[id];
+  const std::uint32_t whole = (r.context - 1) / knobs_.tokens_per_block;
+  ends_.remove(id, whole == 0 ? std::nullopt : pool_.id_of(r.share, whole - 1));
+}
+
 void TrtllmScheduler::fit_no_evict() {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
-  std::vector<Id> asking;
-  pending_.clear();
-  std::int64_t available = pool_.available();
-  for (const Id id : active_) {
-    if (fitting_.size() >= knobs_.max_batch_size) break;
-    const Request::State state = requests_[id].state;
-    if (state == Request::State::context || state == Request::State::asks) {
-      (state == Request::State::asks ? asking : pending_).push_back(id);
-      continue;
-    }
-    if (state != Request::State::comes) fitting_.push_back(id);
-    available -= to_completion(id);
+  std::int64_t available = pool_.available() - owed_;
+  // All of those that decode are in the step, but where tokens or places are out.
+  const bool all = completing_ == 0 && decoding_.size() * rows() <= knobs_.max_num_tokens;
+  (all ? generating_ : fitting_) = decoding_;
+  if (is_static && decoding_.size() + coming_.size() > 0) return;
+  if (role_ != PairRole::decodes) {
+    fit_prompts(available);
+    return;
   }
-  if (is_static && fitting_.size() + coming_ > 0) return;
-  // [R21] The first that does not fit ends its own list alone.
-  for (const Id id : asking) {
-    const std::uint32_t needed = to_completion(id);
+  // [R21] Nobody is paused, so that all that wait ask for blocks.
+  for (const Id id : waiting_) {
+    const std::int64_t needed = to_completion(id);
     if (needed > available) break;
     reading_.push_back(id);
     available -= needed;
   }
-  leave_out_pending();
-  fit_pending(available);
 }
 
-// Takes those out that wait for others' blocks, and behind the last one that could have tokens of a step in
-// which all had blocks: whether these fit the cache decides nothing.
-void TrtllmScheduler::leave_out_pending() {
+// Whether anybody that came behind the one of a number has all that it lacks in so few tokens, less than a
+// block, if it has blocks.
+bool TrtllmScheduler::others_have_tokens(std::uint64_t number, std::uint32_t left) {
+  const auto behind = [&](Id id) { return requests_[id].number > number; };
+  return std::any_of(
+             prompts_.begin(), prompts_.end(),
+             [&](Id id) { return behind(id) && requests_[id].context - requests_[id].cached <= left; }) ||
+         std::any_of(ends_.found().begin(), ends_.found().end(), [&](Id id) {
+           return behind(id) && requests_[id].context - found(id).blocks * knobs_.tokens_per_block <= left;
+         });
+}
+
+// Whether a prompt that is not among the fitting ones yet fits behind them, as to_completion() says it. What
+// is found and held is counted only where it decides: while all fit without it, they do with it.
+bool TrtllmScheduler::fits(Id id, Room& room) {
+  const Request& r = requests_[id];
+  const std::int64_t states = r.first_chunk() ? 1 : 0;
+  if (generating_.size() + fitting_.size() >= knobs_.max_batch_size || states > room.slots) return false;
+  const std::int64_t most = owes(r);
+  if (most > room.blocks) {
+    for (const Id other : uncounted_) room.counted -= to_completion(other);
+    uncounted_.clear();
+    room.blocks = room.counted;
+    if (to_completion(id) > room.blocks) return false;
+  }
+  uncounted_.push_back(id);
+  room.blocks -= most;
+  room.slots -= states;
+  return true;
+}
+
+// Prompts that do not wait for others' blocks and fit, up to the last one that has tokens of a step: whether
+// those behind it fit decides nothing.
+void TrtllmScheduler::fit_prompts(std::int64_t available) {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
+  const bool parts = knobs_.enable_chunked_prefill;
   const std::uint32_t block = knobs_.tokens_per_block;
-  const bool in_order = !drafts() && (!knobs_.enable_chunked_prefill ||
-                                      knobs_.context_chunking_policy != TrtllmChunking::equal_progress);
-  std::uint32_t left = knobs_.max_num_tokens;
-  for (const Id id : fitting_)
-    if (requests_[id].state != Request::State::to_complete) left -= std::min(left, rows());
-  std::size_t kept = 0, last = 0;
-  for (const Id id : pending_) {
+  const std::uint64_t verified = (decoding_.size() - completing_) * rows();
+  std::uint32_t left = knobs_.max_num_tokens -
+                       static_cast<std::uint32_t>(std::min<std::uint64_t>(verified, knobs_.max_num_tokens));
+  uncounted_.clear();
+  Room room{available, available, free_slots()};
+  std::size_t last = fitting_.size();
+  auto begun = prompts_.begin();
+  auto waits = waiting_.begin();
+  for (bool looked = false; begun != prompts_.end() || waits != waiting_.end();) {
+    const bool old = waits == waiting_.end() ||
+                     (begun != prompts_.end() && requests_[*begun].number < requests_[*waits].number);
+    const Id id = old ? *begun++ : *waits++;
     if (!is_static && better_skipped(id)) continue;
-    pending_[kept++] = id;
-    if (!in_order) continue;
+    if (!fits(id, room)) break;
+    fitting_.push_back(id);
+    if (!in_order_) continue;
     const Request& r = requests_[id];
-    const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).all * block : 0;
+    const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).blocks * block : 0;
     const std::uint32_t needs = cost(all, cached, all);
-    if (needs <= left || (knobs_.enable_chunked_prefill && left >= block)) last = kept;
-    if (!knobs_.enable_chunked_prefill && needs > left) {
-      if (needs > knobs_.max_num_tokens) last = kept;  // the engine ends with an error
+    if (needs <= left || (parts && left >= block)) last = fitting_.size();
+    if (!parts && needs > left) {
+      if (needs > knobs_.max_num_tokens) last = fitting_.size();  // the engine ends with an error
       break;
     }
     left -= std::min(left, needs <= left ? needs : left / block * block);
-    if (left == 0 && knobs_.enable_chunked_prefill) break;
+    if (!parts || left >= block) continue;
+    if (left == 0 || (!looked && !others_have_tokens(r.number, left))) break;
+    looked = true;
   }
-  pending_.resize(in_order ? last : kept);
-}
-
-// As to_completion() says it. What is found and held is counted only where it decides: while all fit without
-// it, they do with it.
-void TrtllmScheduler::fit_pending(std::int64_t available) {
-  std::int64_t slots = free_slots(), spare = available;
-  uncounted_.clear();
-  for (const Id id : pending_) {
-    if (fitting_.size() >= knobs_.max_batch_size) break;
-    const Request& r = requests_[id];
-    const std::int64_t states = r.first_chunk() ? 1 : 0;
-    if (states > slots) break;
-    const std::int64_t most = std::int64_t{blocks_of(std::uint64_t{r.prompt} + r.answer)} -
-                              static_cast<std::int64_t>(r.blocks.size());
-    if (most > spare) {
-      for (const Id other : uncounted_) available -= to_completion(other);
-      uncounted_.clear();
-      spare = available;
-      if (to_completion(id) > spare) break;
-    }
-    fitting_.push_back(id);
-    uncounted_.push_back(id);
-    spare -= most;
-    slots -= states;
-  }
+  if (in_order_) fitting_.resize(last);
 }
 
 void TrtllmScheduler::fit_max_utilization() {
   std::int64_t needed = 0, free = pool_.available();
-  std::unordered_map<std::uint32_t, std::uint32_t> left;  // how often a block was left
+  TrtllmPool::Left left;
   std::size_t end = active_.size();
   const auto comes = [&](Id id) { return requests_[id].state == Request::State::comes; };
   for (std::size_t i = 0; i < end;) {
@@ -215,12 +252,10 @@ void TrtllmScheduler::fit_max_utilization() {
     }
     // Of those from here on, the last that has begun; [R21] not one that reads.
     std::size_t last = end;
-    while (last > i && (requests_[active_[last - 1]].blocks.empty() || comes(active_[last - 1]))) --last;
+    while (last > i && (requests_[active_[last - 1]].share.blocks == 0 || comes(active_[last - 1]))) --last;
     if (last == i) break;
     end = last - 1;
-    for (const KvBlock b : requests_[active_[end]].blocks) {
-      if (++left[b] == pool_.holders(b)) ++free;
-    }
+    free += pool_.freed(requests_[active_[end]].share, left);
     pausing_.push_back(active_[end]);
   }
 }

@@ -1,6 +1,5 @@
 // Steps of TensorRT-LLM in which drafts are verified [R20].
 #include <algorithm>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -19,10 +18,9 @@ void TrtllmScheduler::require_room_for_drafts() const {
 // llmRequest.h, willCompleteNextIteration: who has a step under way, which yields a token at least, and lacks
 // no more is in no further one. Without overlap nobody has a step under way here.
 void TrtllmScheduler::leave_out_who_ends() {
-  for (const Id id : active_) {
+  for (const Id id : decoding_) {
     Request& r = requests_[id];
-    if (r.state == Request::State::generation && r.in_flight > 0 && r.generated + 1 >= r.answer)
-      r.state = Request::State::to_complete;
+    if (r.state == Request::State::generation && r.in_flight > 0 && r.generated + 1 >= r.answer) complete(r);
   }
 }
 
@@ -54,10 +52,9 @@ void TrtllmScheduler::verify_all(DecidedStep& step) {
 // rewind_kv_cache: a block that rejected drafts alone had is free, and the next that is taken.
 void TrtllmScheduler::rewind(Request& r, std::uint32_t rejected) {
   r.kv -= rejected;
-  const std::size_t kept = blocks_of(r.kv);
-  pool_.release(std::span(r.blocks).subspan(kept));
-  r.blocks.resize(kept);
-  r.filled.resize(kept);
+  const std::uint32_t had = r.share.blocks;
+  pool_.give_back(r.share, blocks_of(r.kv));
+  owed_ += had - r.share.blocks;
 }
 
 // A part of a step that has ended, with a token. Of what is accepted beyond the end of the answer the text is
@@ -69,12 +66,12 @@ void TrtllmScheduler::end_verified(Id id, bool verified) {
   r.generated = std::min(r.answer, r.generated + yields);
   r.done = r.generated == r.answer;
   ended_.push_back(id);
-  if (r.blocks.empty()) {  // paused meanwhile, so that its tokens are a prompt
+  if (r.share.blocks == 0) {  // paused meanwhile, so that its tokens are a prompt
     r.context = r.prompt + r.generated;
     return;
   }
   if (!r.stored) {
-    store(id, r.context);
+    store(r, r.context);
     r.stored = true;
   }
   if (!verified) return;
@@ -83,7 +80,7 @@ void TrtllmScheduler::end_verified(Id id, bool verified) {
 }
 
 TrtllmScheduler::Ended TrtllmScheduler::finish_verified() {
-  const DecidedStep ended = std::move(steps_.front());
+  const DecidedStep& ended = steps_.front();
   steps_.pop_front();
   ended_.clear();
   for (std::size_t i = 0; i < ended.parts.size(); ++i) {

@@ -21,7 +21,7 @@ void TrtllmScheduler::notice() {
   for (const std::uint64_t it : std::exchange(told_, {})) {
     if (role_ == PairRole::prefills) {
       const auto kept = kept_.find(it);
-      pool_.release(kept->second, false);
+      pool_.release(kept->second);
       kept_.erase(kept);
       continue;
     }
@@ -29,25 +29,26 @@ void TrtllmScheduler::notice() {
     Request& r = requests_[id];
     SL_CHECK(r.state == Request::State::comes, "who has read began to");
     r.state = Request::State::arrived;
-    --coming_;
+    std::erase(coming_, id);
+    put(decoding_, id);
     coming_blocks_ -= blocks_of(r.prompt);
     ++started_;
     if (r.answer > 1) continue;
     // All of its answer came with its cache.
     take_first(id);
     r.done = true;
-    std::erase(active_, id);
+    left_early_ = true;
     leave(id);
   }
 }
 
 // The server that prefills: blocks of what is done are held until they were read, beside what finds them.
 void TrtllmScheduler::keep(Request& r) {
-  if (r.blocks.empty())
+  if (r.share.blocks == 0)
     throw PairStops(
         "a prompt lost its blocks while its token was under way, so that nothing is left to read: give the "
         "replicas that prefill more blocks, or capacity_scheduler_policy GUARANTEED_NO_EVICT");
-  kept_.emplace(r.number, std::move(r.blocks));
+  kept_.emplace(r.number, std::move(r.share));
 }
 
 // The server that decodes. Of those that fit the cache as many begin to read as the window has room for, in
@@ -56,7 +57,7 @@ void TrtllmScheduler::begin_reads() {
   const std::uint64_t window = blocks_of(knobs_.max_tokens_in_buffer);
   for (const Id id : reading_) {
     const std::uint64_t with = coming_blocks_ + blocks_of(requests_[id].prompt);
-    if (window > 0 && with > window && coming_ > 0) return;
+    if (window > 0 && with > window && !coming_.empty()) return;
     begin_read(id);
   }
 }
@@ -66,12 +67,14 @@ void TrtllmScheduler::begin_reads() {
 // getBlockRangeForReceiving).
 void TrtllmScheduler::begin_read(Id id) {
   Request& r = requests_[id];
+  wait_no_more(id);
   take_text(id, r.prompt);
   r.drafts = law_.drafts();  // which come with its cache
   r.cached = r.prompt;
   r.stored = true;  // it is found when it leaves
   r.state = Request::State::comes;
-  ++coming_;
+  coming_.push_back(id);
+  owed_ += owes(r);
   coming_blocks_ += blocks_of(r.prompt);
   reads_.push_back({id, r.number, knobs_.reads_found ? r.prompt : r.prompt - r.found});
 }

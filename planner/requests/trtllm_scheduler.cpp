@@ -10,7 +10,12 @@
 namespace shardline {
 
 TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role, DraftLaw law)
-    : knobs_(knobs), role_(role), law_(std::move(law)), pool_(knobs.blocks, knobs.enable_block_reuse) {
+    : knobs_(knobs),
+      role_(role),
+      law_(std::move(law)),
+      in_order_(!knobs.enable_chunked_prefill ||
+                knobs.context_chunking_policy != TrtllmChunking::equal_progress),
+      pool_(knobs.blocks, knobs.enable_block_reuse) {
   SL_CHECK(knobs.tokens_per_block > 0 && knobs.max_num_tokens > 0 && knobs.max_batch_size > 0,
            "a step has room for a token of a request");
   if (blocks_of(knobs.max_seq_len) > knobs.blocks) {
@@ -42,17 +47,19 @@ std::optional<TrtllmScheduler::Id> TrtllmScheduler::add(const TraceRequest& requ
   SL_CHECK(request.input > 0 && request.output > 0, "a request asks and is answered");
   SL_CHECK(text_block > 0 && text_block % knobs_.tokens_per_block == 0, "blocks of text are whole blocks");
   if (!takes(request)) return std::nullopt;
-  text_block_ = text_block;
   Request r;
   r.prompt = r.context = static_cast<std::uint32_t>(request.input);
   r.answer =
       static_cast<std::uint32_t>(std::min<std::int64_t>(request.output, knobs_.max_seq_len - request.input));
-  r.text = texts_.keep(request.blocks);
+  r.all_blocks = blocks_of(std::uint64_t{r.prompt} + r.answer);
   r.stream = request.number;
   r.number = added_++;
+  if (knobs_.enable_block_reuse)
+    r.share.text = pool_.add_text({request.blocks, text_block, knobs_.tokens_per_block, r.prompt, r.number});
   if (role_ == PairRole::decodes) r.state = Request::State::asks;
   const Id id = requests_.add(std::move(r));
   queue_.push_back(id);
+  ++here_;
   return id;
 }
 
@@ -61,27 +68,23 @@ void TrtllmScheduler::forget(Id id) {
   requests_.forget(id);
 }
 
-void TrtllmScheduler::extend(Id id, std::size_t blocks) {
-  Request& r = requests_[id];
-  extend_chain(r.chain, blocks, {r.text, text_block_, knobs_.tokens_per_block, r.prompt, r.number});
-}
-
 // So many tokens have blocks.
 void TrtllmScheduler::take_blocks(Request& r, std::uint64_t tokens) {
-  const auto blocks = blocks_of(tokens) - static_cast<std::uint32_t>(r.blocks.size());
-  if (blocks == 0) return;
+  if (tokens <= std::uint64_t{r.share.blocks} * knobs_.tokens_per_block) return;
+  const std::uint32_t blocks = blocks_of(tokens) - r.share.blocks;
   if (blocks > pool_.available()) lack_blocks();
-  pool_.take(blocks, r.blocks);
-  r.filled.resize(r.blocks.size(), false);
+  pool_.take(r.share, blocks);
+  if (r.state != Request::State::context && r.state != Request::State::asks) owed_ -= blocks;
 }
 
 // Of those that fit the cache, those that fit a step.
 void TrtllmScheduler::choose() {
-  std::uint32_t tokens = 0;
+  auto tokens = static_cast<std::uint32_t>(generating_.size() * rows());
   std::uint64_t prompts = 0;
-  std::size_t count = 0;
+  std::size_t count = generating_.size();
   bool fit = true;
   for (const Id id : fitting_) {
+    if (count >= knobs_.max_batch_size) break;
     const Request& r = requests_[id];
     if (r.state == Request::State::to_complete) continue;
     if (r.state != Request::State::context) {
@@ -90,7 +93,7 @@ void TrtllmScheduler::choose() {
       tokens += rows();
     } else {
       Chunk c{id, r.context - r.cached, 0, 0};
-      if (r.first_chunk()) c.reusable = found(id).all * knobs_.tokens_per_block;
+      if (r.first_chunk()) c.reusable = found(id).blocks * knobs_.tokens_per_block;
       c.size = c.left;
       std::uint32_t now = cost(c.size, c.reusable, c.left) + r.drafts;
       if (!knobs_.enable_chunked_prefill) {
@@ -111,7 +114,7 @@ void TrtllmScheduler::choose() {
       }
       chunks_.push_back(c);
     }
-    if (++count >= knobs_.max_batch_size) break;
+    ++count;
   }
   if (!knobs_.enable_chunked_prefill) return;
   const std::uint32_t capacity = knobs_.max_num_tokens - tokens;
@@ -138,27 +141,25 @@ bool TrtllmScheduler::held_back() {
   return true;
 }
 
-// Full blocks of so many tokens that nobody else has filled can be found.
-void TrtllmScheduler::store(Id id, std::uint32_t tokens) {
+// Full blocks of so many tokens that nobody else has stored can be found.
+void TrtllmScheduler::store(Request& r, std::uint32_t tokens) {
   if (!knobs_.enable_block_reuse) return;
-  Request& r = requests_[id];
-  const std::uint32_t full = tokens / knobs_.tokens_per_block;
-  extend(id, full);
-  for (std::uint32_t i = 0; i < full; ++i) {
-    if (r.filled[i] || pool_.holds_text(r.chain[i])) continue;
-    pool_.fill(r.blocks[i], r.chain[i], i == 0 ? 0 : r.chain[i - 1], i);
-    r.filled[i] = true;
-  }
+  new_ids_.clear();
+  pool_.store(r.share, tokens / knobs_.tokens_per_block, new_ids_);
+  ends_.store(new_ids_);
 }
 
 void TrtllmScheduler::pause(Id id) {
   Request& r = requests_[id];
   // Of its text the last token counts as one without KV, whether a step of it is under way or not.
   const std::uint32_t known = r.prompt + r.generated - (drafts() ? 0 : r.in_flight);
-  store(id, std::min(r.cached, known - 1));
-  pool_.release(r.blocks, false);
-  r.blocks.clear();
-  r.filled.clear();
+  store(r, std::min(r.cached, known - 1));
+  if (r.state == Request::State::context)
+    take_out(prompts_, id);
+  else
+    decode_no_more(id);
+  put(waiting_, id);
+  pool_.release(r.share);
   r.context = r.prompt + r.generated;
   r.cached = r.kv = 0;
   r.state = Request::State::context;
@@ -173,13 +174,10 @@ void TrtllmScheduler::pause(Id id) {
 std::uint32_t TrtllmScheduler::take_text(Id id, std::uint32_t tokens) {
   Request& r = requests_[id];
   if (knobs_.enable_block_reuse) {
-    const std::size_t whole = (tokens - 1) / knobs_.tokens_per_block;
-    extend(id, whole);
-    pool_.find(std::span(r.chain).first(whole), r.blocks);
-    pool_.hold(r.blocks);
+    pool_.find(r.share, (tokens - 1) / knobs_.tokens_per_block);
+    pool_.hold_found(r.share);
   }
-  r.filled.assign(r.blocks.size(), true);
-  const auto found = static_cast<std::uint32_t>(r.blocks.size()) * knobs_.tokens_per_block;
+  const std::uint32_t found = r.share.blocks * knobs_.tokens_per_block;
   if (!r.began) r.found = found;
   r.began = true;
   // num_extra_kv_tokens, for the module's later passes, and drafts that it had when it was paused.
@@ -192,6 +190,8 @@ std::uint32_t TrtllmScheduler::take_text(Id id, std::uint32_t tokens) {
 
 void TrtllmScheduler::begin(Id id) {
   Request& r = requests_[id];
+  wait_no_more(id);
+  put(prompts_, id);
   r.cached = take_text(id, r.context);
   ++started_;
 }
@@ -215,7 +215,10 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
     ++r.in_flight;
     r.drafts = law_.drafts();
     if (!drafts()) ++r.generated;
-    r.state = r.generated == r.answer ? Request::State::to_complete : Request::State::generation;
+    r.state = Request::State::generation;
+    take_out(prompts_, c.id);
+    decode(c.id);
+    if (r.generated == r.answer) complete(r);
   }
   step.parts.push_back({c.id, token});
   return true;
@@ -223,29 +226,26 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
 
 bool TrtllmScheduler::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
-  while (!queue_.empty() && active_.size() < knobs_.max_batch_size) {
-    active_.push_back(queue_.front());
+  while (!queue_.empty() && active() < knobs_.max_batch_size) {
+    activate(queue_.front());
     queue_.pop_front();
   }
-  const std::size_t all = active_.size();
+  left_early_ = false;
   notice();
-  left_early_ = active_.size() < all;
   fitting_.clear();
   reading_.clear();
   pausing_.clear();
   generating_.clear();
   chunks_.clear();
   ++decisions_;
-  about_.clear();
+  about_.restart();
   reserved_ = 0;
   if (drafts()) leave_out_who_ends();
-  for (const Id id : active_) {
-    const Request& r = requests_[id];
-    if (r.state != Request::State::context || r.first_chunk()) continue;
-    const Found& f = found(id);
-    if (f.fresh) about_.insert(*f.fresh);
+  for (const Id id : prompts_) {
+    const TrtllmPool::Found& f = found(id);
+    if (f.fresh) about_.meet(*f.fresh);
   }
-  if (knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization)
+  if (evicts())
     fit_max_utilization();
   else
     fit_no_evict();
@@ -258,7 +258,7 @@ bool TrtllmScheduler::schedule() {
   }
   for (const Id id : pausing_) pause(id);
   if (chunks_.empty() && generating_.empty()) return false;
-  DecidedStep& step = steps_.emplace_back();
+  DecidedStep& step = steps_.add();
   const auto decodes = static_cast<std::uint32_t>(generating_.size());
   std::uint32_t budget = knobs_.max_num_tokens - decodes * rows();
   for (const Chunk& c : chunks_) compute_prompt(c, budget);
@@ -267,7 +267,7 @@ bool TrtllmScheduler::schedule() {
   else
     decode_all(step);
   if (!step.batch.empty()) return true;
-  steps_.pop_back();
+  steps_.drop_back();
   return false;
 }
 
@@ -280,7 +280,7 @@ void TrtllmScheduler::decode_all(DecidedStep& step) {
     ++r.cached;
     ++r.generated;
     ++r.in_flight;
-    if (r.generated == r.answer) r.state = Request::State::to_complete;
+    if (r.generated == r.answer) complete(r);
     step.parts.push_back({id, true});
   }
 }
@@ -293,7 +293,7 @@ const StepBatch& TrtllmScheduler::front() const {
 std::uint64_t TrtllmScheduler::blocks_for(std::uint64_t steps) const {
   std::uint64_t sum = 0;
   for (const DecidedStep::Part& p : steps_.back().parts)
-    sum += blocks_of(requests_[p.id].cached + steps) - requests_[p.id].blocks.size();
+    sum += blocks_of(requests_[p.id].cached + steps) - requests_[p.id].share.blocks;
   return sum;
 }
 
@@ -310,6 +310,7 @@ std::uint64_t TrtllmScheduler::steps_alike() const {
   for (const DecidedStep::Part& p : last.parts)
     most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].generated);
   // Prompts that fit the cache but no step go before those that came later and decode.
+  if (owed_ >= 0 && static_cast<std::uint64_t>(owed_) + reserved_ <= pool_.available()) return most + 1;
   const auto enough = [&](std::uint64_t more) { return blocks_for(more) + reserved_ <= pool_.available(); };
   if (enough(most)) return most + 1;
   std::uint64_t fits = 0;
@@ -329,7 +330,7 @@ void TrtllmScheduler::more_alike(std::uint32_t steps) {
     r.cached += steps;
     r.generated += steps;
     r.in_flight += steps;
-    if (r.generated == r.answer) r.state = Request::State::to_complete;
+    if (r.generated == r.answer) complete(r);
   }
   last.advance(steps);
 }
@@ -347,8 +348,8 @@ TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
     ended_.push_back(p.id);
     r.done = r.generated == r.answer && r.in_flight == 0;
     any = any || r.done;
-    if (!r.stored && !r.blocks.empty()) {
-      store(p.id, r.context);
+    if (!r.stored && r.share.blocks > 0) {
+      store(r, r.context);
       r.stored = true;
     }
   }
@@ -357,26 +358,29 @@ TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
   return {ended_};
 }
 
-// In the order of the active ones.
+// In the order in which they came.
 void TrtllmScheduler::leave_done() {
-  for (const Id id : active_) {
-    if (requests_[id].done) leave(id);
-  }
-  std::erase_if(active_, [&](Id id) { return requests_[id].done; });
+  leaving_.clear();
+  for (const Id id : ended_)
+    if (requests_[id].done) put(leaving_, id);
+  for (const Id id : leaving_) leave(id);
 }
 
 void TrtllmScheduler::leave(Id id) {
   Request& r = requests_[id];
-  if (!r.blocks.empty()) {
-    store(id, r.prompt + r.answer - 1);
-    if (role_ != PairRole::prefills) pool_.release(r.blocks, false);
+  --here_;
+  if (evicts()) take_out(active_, id);
+  if (r.share.blocks == 0) {
+    wait_no_more(id);
+  } else {
+    decode_no_more(id);
+    store(r, r.prompt + r.answer - 1);
+    if (role_ != PairRole::prefills) pool_.release(r.share);
     --started_;
   }
+  if (knobs_.enable_block_reuse) pool_.drop_text(r.share.text);
   if (role_ == PairRole::prefills) keep(r);
-  r.blocks = {};
-  r.filled = {};
-  r.chain = {};
-  texts_.drop(r.text);
+  r.share = {};
 }
 
 }  // namespace shardline

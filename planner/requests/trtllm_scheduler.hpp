@@ -1,21 +1,23 @@
 // Which requests each step of TensorRT-LLM computes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "planner/requests/block_pool.hpp"
+#include "planner/requests/awaited_ends.hpp"
 #include "planner/requests/decided_step.hpp"
 #include "planner/requests/draft_law.hpp"
+#include "planner/requests/hash_marks.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
-#include "planner/requests/text_memory.hpp"
+#include "planner/requests/trtllm_pool.hpp"
 #include "planner/serving/trace.hpp"
 
 namespace shardline {
@@ -82,12 +84,10 @@ struct TrtllmKnobs {
 /// several window sizes, LoRA. A token under way when a request is paused counts.
 class TrtllmScheduler : public Scheduler {
  public:
-  /// What of a text less its last token is in the cache.
+  /// What of a text less its last token is in the cache, and when that was looked up.
   struct Found {
-    std::uint32_t all = 0;                  // blocks
-    std::optional<BlockHash> fresh;         // the first that is not
-    std::optional<std::uint32_t> held;      // of `all`, those that somebody holds, where it was asked for
-    std::uint64_t decision = 0, since = 0;  // when it was looked up; a mark of the cache's losses
+    TrtllmPool::Found now;
+    std::uint64_t decision = 0;
   };
   struct Request : Scheduler::Request {
     // asks: for blocks, to read its prompt; comes: it is being read; arrived: it was, and has no row yet.
@@ -95,6 +95,7 @@ class TrtllmScheduler : public Scheduler {
     State state = State::context;
     std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them;
                                                  // with drafts those that are known, and steps under way
+    std::uint32_t all_blocks = 0;                // that its prompt and answer fill
     std::uint32_t context = 0;                   // tokens of its prompt, and what it had when it was paused
     std::uint32_t cached = 0;                    // tokens with KV, up to the step decided last; with drafts
                                                  // those that are known to be accepted
@@ -103,12 +104,9 @@ class TrtllmScheduler : public Scheduler {
     std::uint32_t verified = 0;                  // steps with drafts of it that have ended
     std::uint64_t stream = 0;                    // TraceRequest::number
     bool began = false, stored = false;          // ever; its context can be found
-    std::vector<KvBlock> blocks;
-    std::vector<bool> filled;  // by block: it is the one that is found
-    std::vector<BlockHash> chain;
-    TextMemory::Text text;  // of the trace's blocks, in texts_
-    Found look;             // the last one
-    bool first_chunk() const { return state == State::context && blocks.empty(); }
+    TrtllmPool::Share share;
+    Found look;  // the last one
+    bool first_chunk() const { return state == State::context && share.blocks == 0; }
   };
 
   /// Throws UserError where max_seq_len does not fit all blocks, a request's drafts do not fit a step, or
@@ -135,19 +133,19 @@ class TrtllmScheduler : public Scheduler {
   Ended finish_steps(std::uint64_t steps = 1) override;
   const Request& request(Id id) const override { return requests_[id]; }
   std::size_t running() const override { return started_; }
-  std::size_t waiting() const override { return active_.size() - started_ + queue_.size(); }
+  std::size_t waiting() const override { return here_ - started_; }
   std::uint64_t preemptions() const override { return paused_; }
   double kv_held() const override {
     return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
   }
-  const BlockPool& pool() const { return pool_; }
+  const TrtllmPool& pool() const { return pool_; }
 
   void take_reads(std::vector<Read>& out) override;
   void has_read(Id id) override;
   void was_read(std::uint64_t number, bool at_once) override;
   CacheWay cache_way() const override { return role_ == PairRole::none ? CacheWay::none : CacheWay::in_turn; }
   void take_firsts(std::vector<Id>& out) override;
-  bool waits_for_transfers() const override { return coming_ + kept_.size() > 0; }
+  bool waits_for_transfers() const override { return coming_.size() + kept_.size() > 0; }
 
  private:
   struct Chunk {
@@ -155,16 +153,21 @@ class TrtllmScheduler : public Scheduler {
     std::uint32_t left, reusable, size;  // tokens
   };
 
+  // What prompts that begin or go on may have: blocks, at least and as counted for all but uncounted_; slots.
+  struct Room {
+    std::int64_t blocks, counted, slots;
+  };
+
   std::uint32_t blocks_of(std::uint64_t tokens) const;
-  void extend(Id id, std::size_t blocks);
   void take_blocks(Request& r, std::uint64_t tokens);
   [[noreturn]] void lack_blocks() const;
-  const Found& found(Id id);
+  const TrtllmPool::Found& found(Id id);
   std::uint32_t held(Id id);
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
-  void leave_out_pending();
-  void fit_pending(std::int64_t available);
+  bool others_have_tokens(std::uint64_t number, std::uint32_t left);
+  bool fits(Id id, Room& room);
+  void fit_prompts(std::int64_t available);
   std::int64_t next_blocks(Id id);
   void require_states_played() const;
   std::int64_t free_slots() const;
@@ -176,11 +179,33 @@ class TrtllmScheduler : public Scheduler {
   static std::uint32_t cost(std::uint32_t size, std::uint32_t reusable, std::uint32_t left);
   bool held_back();
   void pause(Id id);
+  void activate(Id id);
+  // Into a list of those that came before it and behind it.
+  template <class List>
+  void put(List& list, Id id) {
+    auto at = list.end();
+    while (at != list.begin() && requests_[*std::prev(at)].number > requests_[id].number) --at;
+    list.insert(at, id);
+  }
+  template <class List>
+  static void take_out(List& list, Id id) {
+    const auto at = std::find(list.begin(), list.end(), id);
+    SL_CHECK(at != list.end(), "who is taken out is there");
+    list.erase(at);
+  }
+  std::size_t active() const { return here_ - queue_.size(); }
+  bool evicts() const { return knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization; }
+  std::int64_t owes(const Request& r) const { return std::int64_t{r.all_blocks} - r.share.blocks; }
+  void decode(Id id);
+  void complete(Request& r);
+  void decode_no_more(Id id);
+  bool awaits_end() const;
+  void wait_no_more(Id id);
   std::uint32_t take_text(Id id, std::uint32_t tokens);
   void begin(Id id);
   bool compute_prompt(const Chunk& c, std::uint32_t& budget);
   void decode_all(DecidedStep& step);
-  void store(Id id, std::uint32_t tokens);
+  void store(Request& r, std::uint32_t tokens);
   void leave(Id id);
   void leave_done();
   void more_alike(std::uint32_t steps);
@@ -209,24 +234,32 @@ class TrtllmScheduler : public Scheduler {
   TrtllmKnobs knobs_;
   const PairRole role_;
   const DraftLaw law_;
-  BlockPool pool_;
-  TextMemory texts_;
+  const bool
+      in_order_;  // prompts have tokens of a step in the order in which they came, each all that it can
+  TrtllmPool pool_;
+  AwaitedEnds ends_;                    // of waiting_, where awaits_end()
+  std::vector<std::uint64_t> new_ids_;  // for a moment
   RequestSlots<Request> requests_;
-  std::vector<Id> active_, ended_;  // active: in the order in which they came
-  std::deque<Id> queue_;            // beyond max_batch_size
-  std::deque<DecidedStep> steps_;
+  // Active requests, in the order in which they came: those that have no blocks; those whose prompts have and
+  // go on; those that decode, or will end; and those that read. All, under max_utilization.
+  std::deque<Id> waiting_;
+  std::vector<Id> prompts_, decoding_, coming_, active_;
+  std::size_t completing_ = 0;  // of decoding_, those whose last token is decided
+  std::int64_t owed_ = 0;       // blocks that those lack for their answers who decode or read
+  std::deque<Id> queue_;        // beyond max_batch_size
+  std::vector<Id> ended_, leaving_;
+  DecidedSteps steps_;
   // Of the step that is being decided.
   std::vector<Id> fitting_, pausing_, generating_, reading_;
   std::vector<Chunk> chunks_;
   std::uint64_t decisions_ = 0;
-  std::vector<Id> pending_, uncounted_;
-  std::unordered_set<BlockHash> about_;  // blocks that prompts are about to fill
-  std::uint64_t reserved_ = 0;           // blocks for prompts that fit, under max_utilization
-  std::uint32_t waited_ = 0;             // steps that prompts were held back
-  bool steady_ = false;                  // nobody was paused or held back
-  std::uint32_t text_block_ = kTraceBlock;
+  std::vector<Id> uncounted_;   // of those that fit
+  HashMarks about_;             // blocks that prompts are about to fill
+  std::uint64_t reserved_ = 0;  // blocks for prompts that fit, under max_utilization
+  std::uint32_t waited_ = 0;    // steps that prompts were held back
+  bool steady_ = false;         // nobody was paused or held back
   std::uint64_t paused_ = 0, added_ = 0;
-  std::size_t started_ = 0;
+  std::size_t here_ = 0, started_ = 0;  // not done; of these with blocks that are not read into
 
   // [R21] Whose read has ended, by id, or who was read, by number, since a step was decided; who began to
   // read, or had the first token, since these were last asked for.
@@ -234,9 +267,8 @@ class TrtllmScheduler : public Scheduler {
   std::vector<Read> reads_;
   std::vector<Id> firsts_;
   bool left_early_ = false;  // somebody had all of its answer when a step was decided: a place is free
-  std::size_t coming_ = 0;   // requests that read
-  std::uint64_t coming_blocks_ = 0;                               // of their prompts
-  std::unordered_map<std::uint64_t, std::vector<KvBlock>> kept_;  // of those that are done, by number
+  std::uint64_t coming_blocks_ = 0;                            // of their prompts
+  std::unordered_map<std::uint64_t, TrtllmPool::Share> kept_;  // of those that are done, by number
 };
 
 }  // namespace shardline
