@@ -58,11 +58,11 @@ void on_late(int) {
 void on_signal(int number) {
   g_signal.store(number, std::memory_order_relaxed);
   g_interrupted.store(true, std::memory_order_relaxed);
-  std::signal(number, SIG_DFL);
-  if (g_ended_late) {
-    std::signal(SIGALRM, on_late);
-    end_in(kGrace);
-  }
+  // Within that time it says no more if it comes again: timeout(1) signals its child, then its group.
+  std::signal(number, g_ended_late ? SIG_IGN : SIG_DFL);
+  if (!g_ended_late) return;
+  std::signal(SIGALRM, on_late);
+  end_in(kGrace);
 }
 
 [[noreturn]] void fail(const std::filesystem::path& file, int error) {

@@ -11,12 +11,16 @@
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/prompt_step.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/memory_limit.hpp"
 #include "sim/engine/engine.hpp"
 
 namespace shardline {
 
 namespace {
 
+// What the play of a step of a rank takes, and each link that its messages use: peak resident memory of 64
+// ranks on GB200, whose messages use 1,152, rounded up (tests/golden/memory.py asks again).
+constexpr double kStepBytes = 400, kDemandBytes = 45, kPlayBytes = 85e6;
 constexpr int kMostSteps = 1 << 14;  // of a plan beside a transfer: more are not played
 
 // What goes from one rank to another at once: of all layers, or of one.
@@ -49,6 +53,12 @@ std::vector<Flow> flows_of(const Handoff& h, bool by_layer) {
 }
 
 // Tasks of transfers on the links of a fabric, or of two.
+MemoryNeed need_of(double steps, std::size_t demands) {
+  return {Bytes(kPlayBytes + steps * (kStepBytes + kDemandBytes * static_cast<double>(demands))),
+          fmt::format("{:.0f} steps of ranks beside a hand-off", steps),
+          "fewer tokens, which take less time"};
+}
+
 class Play {
  public:
   Play(const std::vector<TransferFabric::Side>& sides, const TransferCosts& costs)
@@ -99,6 +109,7 @@ class Play {
                           {{static_cast<FabricPlace>(gpu), m.bytes.value / (ranks - 1)}}, load);
       }
       const std::vector<Demand> sent = demands(load, first_.front());
+      if (member == 0) require_memory(need_of(own_steps_ += static_cast<double>(ranks) * times, sent.size()));
       TaskId last = graph_.add(Seconds(0), {}, {});
       CancelCheck check;
       for (int step = 0; step < times; ++step) {
@@ -163,6 +174,7 @@ class Play {
   const TransferCosts costs_;
   std::vector<std::size_t> first_;  // link of each side
   std::size_t links_ = 0;
+  double own_steps_ = 0;  // of all ranks
   Machine machine_;
   TaskGraph graph_;
   Timeline timeline_;

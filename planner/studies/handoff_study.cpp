@@ -120,8 +120,11 @@ HandoffStudy study_handoff(const Study& study, const HandoffQuestion& q) {
   if ((out.prefill[kDrafts] > 0) != (out.decode[kDrafts] > 0))
     throw UserError(
         fmt::format("{} and {}: {}", to_string(out.prefill), to_string(out.decode), kDraftsOfBoth));
-  require_memory(need_of_step(prompt, out.prefill));
-  require_memory(need_of_step(answers, out.decode));
+  constexpr double kBoth = 25e6;  // two plans, their layouts and the pieces between them
+  for (MemoryNeed need : {need_of_step(prompt, out.prefill), need_of_step(answers, out.decode)}) {
+    need.bytes += Bytes(kBoth);
+    require_memory(need);
+  }
   const AllReduceRule rule = study.sweep().search.all_reduce;
   Evaluator of_prompt(prompt, rule), of_answers(answers, rule);
   if (takes_partition(prompt, out.prefill))

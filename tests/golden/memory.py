@@ -87,6 +87,8 @@ def questions():
         [*served, *crowd, "--requests", "200000", "--engine", "sglang", "--prefill", "tensor:tpa=2,tpf=2"],
         [*served[:6], *served[-2:], "--engine", "vllm", "--trace", "crowd.csv"],
         ["plan", "deepseek-r1", "--system", "h200-hgx", "--gpus", "16", "--input", "1K", "--output", "64", "--rate", "9/s", "--requests", "3000", "--slo", "ttft p99 1 s", "--threads", "2"],
+        ["handoff", "helix_gb200_1m", "--model", "llama-3.1-405b", "--tokens", "128K", "--prefill", "tensor:tpa=8,tpf=8,batch=1", "--decode", "helix:kvp=8,tpa=8,tpf=64,batch=4"],
+        ["handoff", "helix_gb200_1m", "--model", "llama-3.1-405b", "--any-context", "--tokens", "8M", "--prefill", "tensor:tpa=8,tpf=8,batch=1", "--decode", "tensor:tpa=8,tpf=8,batch=1"],
         ["validate", "all", "--threads", "2", "-o", "validated"],
         ["verify", "all", "--threads", "2"],
         ["evaluate", "gemm.csv", "--system", "h200-hgx"],

@@ -79,8 +79,9 @@ LATER = {"serve a million users": 2.5, "serve long prompts that wait": 4, "serve
          "serve a million users in pairs of groups": 4, "serve a million users from one queue": 2.5}
 
 
-def attempt(arguments, number, delay):
-    """Seconds from the signal to the end, and what it said; None if it had ended before."""
+def attempt(arguments, number, delay, gaps=()):
+    """Seconds from the signal to the end, and what it said; None if it had ended before. After each gap the signal comes
+    again."""
     process = subprocess.Popen([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
     time.sleep(delay)
@@ -88,6 +89,9 @@ def attempt(arguments, number, delay):
         return None
     begin = time.monotonic()
     process.send_signal(number)
+    for gap in gaps:
+        time.sleep(gap)
+        process.send_signal(number)
     _, said = process.communicate(timeout=60)
     return time.monotonic() - begin, process.returncode, said
 
@@ -141,6 +145,18 @@ def check_late(name, arguments):
     return None
 
 
+def check_twice(name, arguments):
+    """timeout(1) signals its child and then its group: the second signal ends nothing that the first one does not."""
+    for gaps in ((0,), (0.001,), (0.003,), (0.001, 0.001, 0.001)):
+        found = attempt(arguments, signal.SIGTERM, 0.4, gaps)
+        if found is None:
+            return f"{name}: ended before the signals"
+        _, code, said = found
+        if code != 128 + signal.SIGTERM or "interrupted" not in said:
+            return f"{name}: exit {code} after signals {gaps} s apart: {said!r}"
+    return None
+
+
 def commands():
     """Of the program's help."""
     said = subprocess.run([BINARY, "--help"], capture_output=True, text=True).stdout.split("Subcommands:")[1].split("Example:")[0]
@@ -158,6 +174,7 @@ def main():
         faults = [f"no long question of {name}" for name in sorted(commands() - asked)]
         for i, (name, arguments) in enumerate(cases.items()):
             faults.append(check(name, arguments, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[i % 3]))
+        faults.append(check_twice("sweep that is signalled twice", cases["sweep"]))
         faults.append(check_late("sweep that writes", ["sweep", "m3_gb200_1m", "--all", "-o", "written", "--threads", "1"]))
         faults = [f for f in faults if f]
         for fault in faults:
