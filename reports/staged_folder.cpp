@@ -237,12 +237,19 @@ StagedFolder::StagedFolder(const fs::path& folder) {
   remove_stale_stages(beside, begin);
   std::string name = (beside / (begin + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) fail(place_, errno);
-  root_ = name;
-  stage_ = root_ / kFiles;
-  descriptor_ = open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ >= 0) lock_folder(descriptor_);
-  // mkdtemp makes private folders; results, in the folder within, are meant to be shared as any other.
-  if (descriptor_ >= 0 && make_mark(root_, kMark) && mkdir(stage_.c_str(), 0777) == 0) return;
+  try {
+    root_ = name;
+    stage_ = root_ / kFiles;
+    descriptor_ = open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor_ >= 0) lock_folder(descriptor_);
+    // mkdtemp makes private folders; results, in the folder within, are meant to be shared as any other.
+    if (descriptor_ >= 0 && make_mark(root_, kMark) && mkdir(stage_.c_str(), 0777) == 0) return;
+  } catch (...) {  // out of memory: nobody else removes what is there by now
+    if (descriptor_ >= 0) close(descriptor_);
+    rmdir(name.c_str());  // where it is empty still, and its name may not be known
+    if (!root_.empty()) remove_stage(root_);
+    throw;
+  }
   const int reason = errno;
   if (descriptor_ >= 0) close(descriptor_);
   remove_stage(root_);

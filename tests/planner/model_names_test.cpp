@@ -88,7 +88,7 @@ TEST(ModelNames, OfUnknownRepositoriesWhatIsNearIsSaid) {
   EXPECT_THAT(fault_of("meta-llama/Meta-Llama-3.1-9B-Instruct"),
               HasSubstr("unknown model meta-llama/Meta-Llama-3.1-9B-Instruct"));
   EXPECT_THAT(fault_of("Meta-Llama-3.1-70B-Instruct"),
-              HasSubstr("did you mean one of meta-llama/Llama-3.1-70B-Instruct, nvidia/"));
+              HasSubstr("did you mean meta-llama/Llama-3.1-70B-Instruct?"));
   EXPECT_THAT(fault_of("llama-3.1-8b-fp8"), HasSubstr("did you mean nvidia/Llama-3.1-8B-Instruct-FP8?"));
   EXPECT_THAT(fault_of("Llama-3.1-70B-INT4"),
               HasSubstr("did you mean llama-3.1-70b --set precision.weights=int4?"));
