@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "planner/requests/numbered.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
@@ -160,17 +161,12 @@ void BlockPool::release(std::span<const KvBlock> blocks, bool empty_first) {
 }
 
 void BlockPool::link_behind(std::uint32_t place, std::uint32_t block) {
-  const std::uint32_t next = blocks_[place].after;
-  blocks_[block].before = place;
-  blocks_[block].after = next;
-  blocks_[place].after = block;
-  blocks_[next].before = block;
+  put_in_ring(blocks_, place, block);
   ++available_;
 }
 
 void BlockPool::unlink(std::uint32_t block) {
-  blocks_[blocks_[block].before].after = blocks_[block].after;
-  blocks_[blocks_[block].after].before = blocks_[block].before;
+  take_out_of_ring(blocks_, block);
   --available_;
 }
 

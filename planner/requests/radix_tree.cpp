@@ -7,7 +7,7 @@
 
 namespace shardline {
 
-RadixTree::RadixTree() : nodes_(1), children_(64) { nodes_[0].locks = 1; }
+RadixTree::RadixTree() : children_(64) { nodes_[0].locks = 1; }
 
 // The root where there is none.
 RadixNode RadixTree::child(RadixNode parent, std::span<const std::uint64_t> text) const {
@@ -108,8 +108,7 @@ std::uint64_t RadixTree::evict(std::uint64_t pages) {
     evictable_ -= n.text.size();
     children_.erase(key(parent, n.text.front()));
     --nodes_[parent].children;
-    n = {};
-    unused_.push_back(leaf.node);
+    nodes_.drop(leaf.node);
     if (parent != 0) queue(parent);
   }
   return lost;
@@ -137,13 +136,7 @@ void RadixTree::queue(RadixNode node) {
 }
 
 RadixNode RadixTree::add(RadixNode parent, std::vector<std::uint64_t> text) {
-  RadixNode node = static_cast<std::uint32_t>(nodes_.size());
-  if (unused_.empty()) {
-    nodes_.emplace_back();
-  } else {
-    node = unused_.back();
-    unused_.pop_back();
-  }
+  const RadixNode node = nodes_.add({});
   if (children_.try_insert(key(parent, text.front()), node) == 0) ++nodes_[parent].children;
   Node& n = nodes_[node];
   n.parent = parent;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/numbered.hpp"
 #include "sim/base/index.hpp"
 
 namespace shardline {
@@ -71,10 +72,9 @@ class RadixTree {
   bool can_be_lost(const Leaf& leaf);
   void queue(RadixNode node);
 
-  std::vector<Node> nodes_;  // [0] is the root
-  std::vector<RadixNode> unused_;
-  BlockTable children_;       // by parent and first page
-  std::vector<Leaf> leaves_;  // a heap, the one that was asked for longest ago on top
+  Numbered<Node, RadixNode> nodes_;  // [0] is the root
+  BlockTable children_;              // by parent and first page
+  std::vector<Leaf> leaves_;         // a heap, the one that was asked for longest ago on top
   std::uint64_t clock_ = 0, evictable_ = 0, locked_ = 0;
 };
 

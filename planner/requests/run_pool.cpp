@@ -7,38 +7,18 @@
 namespace shardline {
 
 RunPool::RunPool(std::uint32_t blocks, bool prefixes)
-    : runs_(1), children_(64), size_(blocks), available_(blocks), blank_(blocks), prefixes_(prefixes) {
+    : children_(64), size_(blocks), available_(blocks), blank_(blocks), prefixes_(prefixes) {
   SL_CHECK(blocks > 0 && blocks < ~std::uint32_t{0}, "a pool has blocks");
 }
 
 std::uint32_t RunPool::new_run(const Run& run) {
   texts_.use(run.text);
-  if (unused_runs_.empty()) {
-    runs_.push_back(run);
-    return static_cast<std::uint32_t>(runs_.size() - 1);
-  }
-  const std::uint32_t at = unused_runs_.back();
-  unused_runs_.pop_back();
-  runs_[at] = run;
-  return at;
+  return runs_.add(run);
 }
 
 void RunPool::forget_run(std::uint32_t run) {
   texts_.drop(runs_[run].text);
-  unused_runs_.push_back(run);
-}
-
-void RunPool::queue_behind(std::uint32_t place, std::uint32_t run) {
-  const std::uint32_t next = runs_[place].after;
-  runs_[run].before = place;
-  runs_[run].after = next;
-  runs_[place].after = run;
-  runs_[next].before = run;
-}
-
-void RunPool::unlink(std::uint32_t run) {
-  runs_[runs_[run].before].after = runs_[run].after;
-  runs_[runs_[run].after].before = runs_[run].before;
+  runs_.drop(run);
 }
 
 // Cuts off the blocks of a run before `at`; in the queue they are behind the others, as they were.
@@ -50,7 +30,7 @@ std::uint32_t RunPool::part_below(std::uint32_t run, std::uint32_t head, std::ui
   if (below.is_twin) below.parent = head;
   const std::uint32_t out = new_run(below);
   runs_[run].low = at;
-  if (below.holders == 0) queue_behind(run, out);
+  if (below.holders == 0) put_in_ring(runs_, run, out);
   return out;
 }
 
@@ -98,7 +78,7 @@ void RunPool::hold_found(Share& share) {
     path_.back() = split(path_.back(), path_blocks_);
   for (const std::uint32_t run : path_) {
     if (runs_[run].holders++ > 0) continue;
-    unlink(run);
+    take_out_of_ring(runs_, run);
     available_ -= runs_[run].blocks();
   }
   share.blocks = share.found = share.filled = path_blocks_;
@@ -138,7 +118,7 @@ void RunPool::lose(std::uint32_t count) {
 }
 
 void RunPool::lose_run(std::uint32_t run) {
-  unlink(run);
+  take_out_of_ring(runs_, run);
   Run& r = runs_[run];
   if (r.is_twin) {
     std::uint32_t before = r.parent;
@@ -161,8 +141,8 @@ void RunPool::lose_run(std::uint32_t run) {
   r.filling = runs_[twin].filling;
   r.twin = runs_[twin].twin;
   if (r.holders == 0) {
-    queue_behind(twin, run);
-    unlink(twin);
+    put_in_ring(runs_, twin, run);
+    take_out_of_ring(runs_, twin);
   }
   forget_run(twin);
 }
@@ -229,7 +209,7 @@ void RunPool::release(Share& share) {
     if (is_own) r.filling = false;
     SL_CHECK(r.holders > 0, "a block that is left was held");
     if (--r.holders > 0) continue;
-    queue_behind(runs_[0].before, run);
+    put_in_ring(runs_, runs_[0].before, run);
     available_ += r.blocks();
   }
   const std::uint32_t blank = share.blocks - share.filled;

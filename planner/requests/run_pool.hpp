@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/numbered.hpp"
 #include "planner/requests/run_texts.hpp"
 
 namespace shardline {
@@ -83,16 +84,13 @@ class RunPool {
   std::uint32_t new_run(const Run& run);
   void forget_run(std::uint32_t run);
   std::uint32_t split(std::uint32_t head, std::uint32_t at);
-  void queue_behind(std::uint32_t place, std::uint32_t run);
-  void unlink(std::uint32_t run);
   std::uint32_t part_below(std::uint32_t run, std::uint32_t head, std::uint32_t at);
   void add_twin(std::uint32_t head, std::uint32_t text);
   void lose(std::uint32_t count);
   void lose_run(std::uint32_t run);
   std::uint32_t own(std::uint32_t head, std::uint32_t text) const;
 
-  std::vector<Run> runs_;  // [0] is the root, and joins the ends of the queue
-  std::vector<std::uint32_t> unused_runs_;
+  Numbered<Run> runs_;  // [0] is the root, and joins the ends of the queue
   RunTexts texts_;
   BlockTable children_;              // by parent and the first block's text
   std::vector<std::uint32_t> path_;  // of what was found last; its end may be a part of a run

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/numbered.hpp"
 #include "planner/requests/text_memory.hpp"
 #include "sim/base/error.hpp"
 
@@ -19,13 +19,7 @@ class RunTexts {
   /// `of.text` is copied; ids stand for as many blocks in all texts (checked) and no two have one number.
   /// What is given back is not 0, and has one user.
   std::uint32_t add(const ChainText& of) {
-    auto text = static_cast<std::uint32_t>(texts_.size());
-    if (unused_.empty()) {
-      texts_.emplace_back();
-    } else {
-      text = unused_.back();
-      unused_.pop_back();
-    }
+    const std::uint32_t text = texts_.add({});
     Text& t = texts_[text];
     t.ids = memory_.keep(of.text);
     t.number = of.number;
@@ -45,7 +39,7 @@ class RunTexts {
     Text& t = texts_[text];
     if (--t.uses > 0) return;
     memory_.drop(t.ids);
-    unused_.push_back(text);
+    texts_.drop(text);
   }
 
   /// The ids that blocks from `low` to `high` of a text begin with, end with or have between them, as far as
@@ -84,8 +78,7 @@ class RunTexts {
     std::uint32_t uses = 0;
   };
 
-  std::vector<Text> texts_ = std::vector<Text>(1);  // [0] is none
-  std::vector<std::uint32_t> unused_;
+  Numbered<Text> texts_;     // [0] is none
   std::uint32_t parts_ = 0;  // blocks that an id stands for; 0 before the first one
   TextMemory memory_;
 };

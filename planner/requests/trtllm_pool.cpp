@@ -7,34 +7,14 @@
 namespace shardline {
 
 TrtllmPool::TrtllmPool(std::uint32_t blocks, bool prefixes)
-    : runs_(1), children_(64), size_(blocks), prefixes_(prefixes) {
+    : children_(64), size_(blocks), prefixes_(prefixes) {
   SL_CHECK(blocks > 0 && blocks < ~std::uint32_t{0}, "a pool has blocks");
   queue_blank(true, blocks);
 }
 
 std::uint32_t TrtllmPool::new_run(const Run& run) {
   if (run.text != 0) texts_.use(run.text);
-  if (unused_runs_.empty()) {
-    runs_.push_back(run);
-    return static_cast<std::uint32_t>(runs_.size() - 1);
-  }
-  const std::uint32_t at = unused_runs_.back();
-  unused_runs_.pop_back();
-  runs_[at] = run;
-  return at;
-}
-
-void TrtllmPool::queue_behind(std::uint32_t place, std::uint32_t run) {
-  const std::uint32_t next = runs_[place].after;
-  runs_[run].before = place;
-  runs_[run].after = next;
-  runs_[place].after = run;
-  runs_[next].before = run;
-}
-
-void TrtllmPool::unlink(std::uint32_t run) {
-  runs_[runs_[run].before].after = runs_[run].after;
-  runs_[runs_[run].after].before = runs_[run].before;
+  return runs_.add(run);
 }
 
 // So many blocks without text are in the queue from now on, one run with those that are there already.
@@ -48,7 +28,7 @@ void TrtllmPool::queue_blank(bool at_front, std::uint32_t count) {
   }
   Run run;
   run.high = count;
-  queue_behind(at_front ? 0 : neighbour, new_run(run));
+  put_in_ring(runs_, at_front ? 0 : neighbour, new_run(run));
 }
 
 // Cuts a run in two; the part with the end of the text keeps its number and is the child of the other, which
@@ -63,7 +43,7 @@ std::uint32_t TrtllmPool::split(std::uint32_t run, std::uint32_t at) {
   runs_[run].parent = out;
   children_.replace(known_as, out);
   children_.try_insert(texts_.key(out, below.text, at), run);
-  if (below.kept && below.holders == 0) queue_behind(run, out);
+  if (below.kept && below.holders == 0) put_in_ring(runs_, run, out);
   return out;
 }
 
@@ -75,7 +55,7 @@ void TrtllmPool::forget_lost(std::uint32_t run) {
     children_.erase(texts_.key(parent, r.text, r.low));
     --runs_[parent].children;
     texts_.drop(r.text);
-    unused_runs_.push_back(run);
+    runs_.drop(run);
     run = parent;
   }
 }
@@ -109,7 +89,7 @@ void TrtllmPool::hold_found(Share& share) {
     path_.back() = split(path_.back(), path_blocks_);
   for (const std::uint32_t run : path_) {
     if (runs_[run].holders++ > 0) continue;
-    unlink(run);
+    take_out_of_ring(runs_, run);
     available_ -= runs_[run].blocks();
   }
   share.blocks = share.stored = path_blocks_;
@@ -135,8 +115,8 @@ void TrtllmPool::take(std::uint32_t count) {
     }
     r.high -= some;
     if (r.high > 0) return;
-    unlink(run);
-    unused_runs_.push_back(run);
+    take_out_of_ring(runs_, run);
+    runs_.drop(run);
   }
 }
 
@@ -151,7 +131,7 @@ void TrtllmPool::lose(std::uint32_t run, std::uint32_t count) {
     }
     split(run, r.high - count);
   }
-  unlink(run);
+  take_out_of_ring(runs_, run);
   runs_[run].kept = false;
   forget_lost(run);
 }
@@ -243,7 +223,7 @@ void TrtllmPool::leave_runs(std::uint32_t last, std::uint32_t low) {
   for (std::uint32_t run = last; run != 0 && runs_[run].low >= low; run = runs_[run].parent) {
     SL_CHECK(runs_[run].holders > 0, "a block that is left was held");
     if (--runs_[run].holders > 0) continue;
-    queue_behind(runs_[0].before, run);
+    put_in_ring(runs_, runs_[0].before, run);
     available_ += runs_[run].blocks();
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/numbered.hpp"
 #include "planner/requests/run_texts.hpp"
 
 namespace shardline {
@@ -92,8 +93,6 @@ class TrtllmPool {
   std::uint32_t new_run(const Run& run);
   std::uint32_t split(std::uint32_t run, std::uint32_t at);
   void forget_lost(std::uint32_t run);
-  void queue_behind(std::uint32_t place, std::uint32_t run);
-  void unlink(std::uint32_t run);
   void queue_blank(bool at_front, std::uint32_t count);
   void take(std::uint32_t count);
   void lose(std::uint32_t run, std::uint32_t count);
@@ -101,8 +100,7 @@ class TrtllmPool {
   static void own(Share& share, std::uint32_t low, std::uint32_t high, std::uint32_t run);
   void leave_runs(std::uint32_t last, std::uint32_t low);
 
-  std::vector<Run> runs_;  // [0] is the root, and joins the ends of the queue
-  std::vector<std::uint32_t> unused_runs_;
+  Numbered<Run> runs_;  // [0] is the root, and joins the ends of the queue
   RunTexts texts_;
   BlockTable children_;              // by parent and the first block's text
   std::vector<std::uint32_t> path_;  // of what was found last; its end may be a part of a run

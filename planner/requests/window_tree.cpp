@@ -8,7 +8,7 @@
 
 namespace shardline {
 
-WindowTree::WindowTree(std::uint64_t window) : window_(window), nodes_(1), children_(64) {
+WindowTree::WindowTree(std::uint64_t window) : window_(window), children_(64) {
   SL_CHECK(window > 0, "a window has pages");
   nodes_[0].locks = nodes_[0].window_locks = 1;
 }
@@ -227,21 +227,14 @@ RadixNode WindowTree::lose_tombstones(RadixNode parent, Pages& lost) {
 
 void WindowTree::drop(RadixNode node) {
   take_out(kFull, node);
-  Node& n = nodes_[node];
+  const Node& n = nodes_[node];
   children_.erase(key(n.parent, n.text.front()));
   --nodes_[n.parent].children;
-  n = {};
-  unused_.push_back(node);
+  nodes_.drop(node);
 }
 
 RadixNode WindowTree::make(RadixNode parent, std::vector<std::uint64_t> text, bool tombstone) {
-  RadixNode node = static_cast<std::uint32_t>(nodes_.size());
-  if (unused_.empty()) {
-    nodes_.emplace_back();
-  } else {
-    node = unused_.back();
-    unused_.pop_back();
-  }
+  const RadixNode node = nodes_.add({});
   Node& n = nodes_[node];
   n.parent = parent;
   n.text = std::move(text);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/requests/block_pool.hpp"
+#include "planner/requests/numbered.hpp"
 #include "planner/requests/radix_tree.hpp"
 
 namespace shardline {
@@ -93,9 +94,8 @@ class WindowTree {
   Pages take_over(RadixNode node, std::uint64_t begin, std::uint64_t gone);
 
   const std::uint64_t window_;
-  std::vector<Node> nodes_;  // [0] is the root, and the end of both lists
-  std::vector<RadixNode> unused_;
-  BlockTable children_;  // by parent and first page
+  Numbered<Node, RadixNode> nodes_;  // [0] is the root, and the end of both lists
+  BlockTable children_;              // by parent and first page
   Boundary boundaries_ = 0;
   Pages evictable_;
   std::uint64_t tombstones_ = 0;
