@@ -144,7 +144,7 @@ ServeResult serve_result(const AskedService& asked, const ServiceAnswer& answer,
   r.queue_growth_per_s = load.growth_per_s;
   r.step_error = answer.step_error;
   r.warnings = diagnostics_of(model_notes(study.study));
-  for (Diagnostic& d : warnings_of(asked.idle, answer.narrow)) r.warnings.push_back(std::move(d));
+  for (Diagnostic& d : warnings_of(asked.warnings, answer.narrow)) r.warnings.push_back(std::move(d));
   return r;
 }
 

@@ -15,7 +15,7 @@ struct AskedService {
   Study study;
   ServiceQuestion question;
   /// Settings that change nothing of the play, and what chose the plan and is no target of requests.
-  std::vector<shardline::Diagnostic> idle = {};
+  std::vector<shardline::Diagnostic> warnings = {};
 };
 
 /// What of a question is of requests, whatever they are served on; their lengths are left out. Throws

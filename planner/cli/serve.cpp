@@ -190,7 +190,7 @@ int run(const ServeOptions& o, const Provenance& made_by) {
     });
   }
   print_warnings(model_notes(asked.study.study));
-  print_warnings(asked.idle);
+  print_warnings(asked.warnings);
   print_warnings(answer.narrow);
   fmt::print("{}", serve_text(asked.study, answer, text_width()));
   question.replicas = asked.question.replicas;
