@@ -9,8 +9,8 @@
 namespace shardline {
 
 /// Elements whose numbers are used again when they are dropped, the one that was dropped last first. Number 0
-/// is there from the beginning: a root, or none. In one piece of memory, as paths through a tree look up many;
-/// RequestSlots, for requests, grows in parts that stay where they are, and looks up twice.
+/// is there from the beginning: a root, or none. In one piece of memory, as paths through a tree look up
+/// many; RequestSlots, for requests, grows in parts that stay where they are, and looks up twice.
 template <class T, class Number = std::uint32_t>
 class Numbered {
  public:
