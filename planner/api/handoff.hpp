@@ -56,7 +56,8 @@ struct Fields<HandoffPiece> {
     field("to", &T::to, "rank that receives");
     field(
         "part", &T::part,
-        "`keys and values`, `latents`, `index keys`, `states`, `convolution, keys` or `convolution, values`");
+        "`keys and values`, `latents`, `index keys`, `compressed rows`, `values and gates of rows to come`, "
+        "`states`, `convolution, keys` or `convolution, values`");
     field("attention", &T::attention, "kind, by its number in the model");
     field("layers", &T::layers, "that have it");
     field("first_unit", &T::first_unit, "KV head, or head of a state; 0: there is one");

@@ -100,8 +100,6 @@ std::string pools_text(const PlanAnswer& a, std::size_t width) {
   if (most < 2) return "";
   const auto& best = a.pools;
   // That no pair meets a target is said of pairs that were looked at.
-  if (const auto none = no_handoff(a.study.study.model))
-    return wrapped("separate pools for prompts and answers: not looked at: " + *none, width, "  ");
   if (!best)
     return wrapped(fmt::format("separate pools for prompts and answers: no pair {} {}",
                                a.question.rate > 0    ? "carries the rate on"

@@ -195,10 +195,6 @@ std::vector<std::string> csv_cells(const Study& study, const SweepAnswer& answer
 
 void print_pools(const Study& study, const SweepAnswer& answer) {
   if (workload_of(study) == nullptr) return;
-  if (const auto none = no_handoff(study.study.model)) {
-    print_notes("  On separate pools: not looked at: {}\n\n", *none);
-    return;
-  }
   if (answer.pools.empty()) {
     print_notes(
         "  On separate pools: no pair of plans that the engine starts fits {} GPUs and meets the targets\n\n",

@@ -129,9 +129,7 @@ LaunchOptions vllm_options(const Server& s) {
   if (deprecated_files(s.study)) put(o, "--allow-deprecated-quantization");
   if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
-  // Pages of DeepSeek-V4's rows, as everyone starts it (issues 51163 and 51454; LMCache pull request 3171):
-  // its kernels have no others, and no default is known to be them.
-  if (has_compression(s.study.model)) put(o, "--block-size", 256);
+  if (has_compression(s.study.model)) put(o, "--block-size", kVllmCompressedBlock);
   const long long budget = token_budget(s);
   put(o, "--enable-chunked-prefill");
   put(o, "--max-num-batched-tokens", budget);
@@ -139,7 +137,11 @@ LaunchOptions vllm_options(const Server& s) {
   put_served(s, o);
   put(o, "--max-cudagraph-capture-size",
       largest_graph(s, std::stoll(find(o, "--max-num-batched-tokens")->value)));
-  if (s.role != Role::whole) put(o, "--kv-transfer-config", transfer_config(s));
+  if (s.role != Role::whole) {
+    put(o, "--kv-transfer-config", transfer_config(s));
+    // Caches of several kinds are handed over by groups (vllm-project/recipes 030367e7d409, as above).
+    if (has_compression(s.study.model)) put(o, "--no-disable-hybrid-kv-cache-manager");
+  }
   return o;
 }
 

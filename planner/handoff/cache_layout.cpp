@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/model/cache.hpp"
+#include "planner/layers/compressed.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/head_exchange.hpp"
 #include "planner/layers/prefill_layout.hpp"
@@ -25,6 +26,10 @@ std::string_view to_string(CachePart part) {
       return "latents";
     case CachePart::index_key:
       return "index keys";
+    case CachePart::compressed:
+      return "compressed rows";
+    case CachePart::uncompressed:
+      return "values and gates of rows to come";
     case CachePart::state:
       return "states";
     case CachePart::conv_keys:
@@ -67,6 +72,24 @@ void add_state_parts(const Attention& a, int kind, std::vector<PartShape>& out) 
       {CachePart::state, kind, d.value_heads, 1.0 * d.key_dim * d.value_dim * bytes_per_element(d.state), 1});
   out.push_back({CachePart::conv_keys, kind, d.key_heads, 2.0 * d.key_dim * taps * kConvBytes, 1});
   out.push_back({CachePart::conv_values, kind, d.value_heads, 1.0 * d.value_dim * taps * kConvBytes, 1});
+}
+
+// Pages of vLLM's caches of such layers (vllm-project/vllm at v0.24.0: models/deepseek_v4/compressor.py,
+// CompressorStateCache; v1/attention/backends/mla/sparse_swa.py, DeepseekV4SWACache).
+constexpr int kWindowPage = 64;
+int uncompressed_page(const Attention& a) { return a.index ? 4 : 8; }
+
+void add_compressed_parts(const Attention& a, int kind, Dtype kv, std::vector<PartShape>& out) {
+  const double row = row_bytes(a, kv), key = index_row_bytes(a, kv);
+  const int ratio = a.compression->ratio;
+  out.push_back({CachePart::latent, kind, 1, row, 1, 1, kWindowPage});
+  if (ratio == 0) return;
+  if (key > 0) out.push_back({CachePart::index_key, kind, 1, key, 1, ratio});
+  out.push_back({CachePart::compressed, kind, 1, row, 1, ratio});
+  // Those of an index's rows lie apart.
+  const double tokens = 1.0 * rows_of_token(a) * ratio;
+  out.push_back({CachePart::uncompressed, kind, 1, compressor_bytes(a).value / tokens, a.index ? 2 : 1, 1,
+                 uncompressed_page(a)});
 }
 
 // What each rank of a stage has of a request's tokens, as its strategy deals them out; of one attention
@@ -114,11 +137,13 @@ std::vector<RankTokens> context_tokens(const Case& c, Plan p, long long tokens) 
 class KindBoxes {
  public:
   KindBoxes(const Case& c, const Plan& p, int kind, CacheSide side, long long tokens, int group)
-      : c_(c), p_(p), a_(c.model.attentions[static_cast<std::size_t>(kind)]), kind_(kind), group_(group) {
-    // The query behind the prompt sees less of a window than its last token did.
-    first_ = a_.reach.first(side == CacheSide::prefilled ? tokens - 1 : tokens);
-    tokens_ = tokens;
-  }
+      : c_(c),
+        p_(p),
+        a_(c.model.attentions[static_cast<std::size_t>(kind)]),
+        kind_(kind),
+        group_(group),
+        side_(side),
+        tokens_(tokens) {}
 
   void add(const PartShape& part, const std::vector<RankTokens>& dealt, std::vector<CacheBox>& out) const {
     if (!of_tokens(part.part)) return add_states(part, out);
@@ -135,6 +160,13 @@ class KindBoxes {
     return {first_kv, std::min(a_.kv_heads, first_kv + count)};
   }
 
+  // Those that a member of the sharers has.
+  HeldTokens held_by(const PartShape& part, const CacheShare& share, int member) const {
+    const auto [first, end] = part_rows(a_, part.part, side_, tokens_);
+    if (part.part == CachePart::uncompressed) return HeldTokens{0, end}.from(first);  // all keep all of them
+    return sharer_tokens(part.ratio > 1 ? row_share(a_, share) : share, member, first, end);
+  }
+
   // Caches under TP, or shared by sequence: as CacheFlow binds them.
   void add_shared(const PartShape& part, std::vector<CacheBox>& out) const {
     const CacheShare share = cache_share(c_, a_, p_);
@@ -144,7 +176,7 @@ class KindBoxes {
         CacheBox b = box(sharer_rank(share, p_, group_, member, lane), part,
                          units(part, first, local_kv_heads(a_, p_)));
         if (b.units.size() == 0) continue;  // more ranks than query heads
-        const HeldTokens held = sharer_tokens(share, member, first_, tokens_);
+        const HeldTokens held = held_by(part, share, member);
         if (held.size() > 0) b.tokens.push_back(held);
         out.push_back(std::move(b));
       }
@@ -166,10 +198,12 @@ class KindBoxes {
         }
         CacheBox b = box(k * p_.tpa + t, part, units(part, first, count));
         if (dealt.empty()) {  // every rank keeps all tokens, and the first alone hands them over
-          (k == 0 ? b.tokens : b.received) = from({{0, tokens_}}, first_);
+          const HeldTokens all = held_by(part, CacheShare{}, 0);
+          if (all.size() > 0) (k == 0 ? b.tokens : b.received) = {all};
         } else {
-          b.tokens = from(dealt[static_cast<std::size_t>(k)].own, first_);
-          b.received = from(dealt[static_cast<std::size_t>(k)].received, first_);
+          const std::int64_t first = part_rows(a_, part.part, side_, tokens_).first;
+          b.tokens = from(dealt[static_cast<std::size_t>(k)].own, first);
+          b.received = from(dealt[static_cast<std::size_t>(k)].received, first);
         }
         out.push_back(std::move(b));
       }
@@ -191,7 +225,8 @@ class KindBoxes {
   const Plan& p_;
   const Attention& a_;
   const int kind_, group_;
-  std::int64_t first_ = 0, tokens_ = 0;
+  const CacheSide side_;
+  const std::int64_t tokens_;
 };
 
 }  // namespace
@@ -206,6 +241,10 @@ std::vector<PartShape> part_shapes(const Case& c) {
       add_state_parts(a, kind, out);
       continue;
     }
+    if (a.compression) {
+      add_compressed_parts(a, kind, c.precision.kv, out);
+      continue;
+    }
     const double key = index_row_bytes(a, c.precision.kv), row = kv_bytes_per_token(c, a, Plan{}) - key;
     if (has_latents(a))
       out.push_back({CachePart::latent, kind, 1, row, 1});
@@ -216,15 +255,28 @@ std::vector<PartShape> part_shapes(const Case& c) {
   return out;
 }
 
+std::pair<std::int64_t, std::int64_t> part_rows(const Attention& a, CachePart part, CacheSide side,
+                                                long long tokens) {
+  if (!of_tokens(part)) return {0, 1};
+  if (a.compression && (part == CachePart::compressed || part == CachePart::index_key))
+    return {0, rows_of_tokens(a, tokens)};
+  if (part == CachePart::uncompressed) {
+    // The next row, and of rows that overlap those tokens of the last one that it is made of as well.
+    const std::int64_t rows = rows_of_tokens(a, tokens) - (rows_of_token(a) - 1);
+    return {std::max<std::int64_t>(0, rows * a.compression->ratio), tokens};
+  }
+  // The query behind the prompt sees less of a window than its last token did.
+  return {a.reach.first(side == CacheSide::prefilled ? tokens - 1 : tokens), tokens};
+}
+
 CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long long tokens, int group) {
   SL_CHECK(group >= 0 && group < plan.dp && tokens > 0, "a request of some tokens in a group of the plan");
-  if (const auto reason = no_handoff(c.model))
-    throw UserError(fmt::format("model {}: {}", c.model.name, *reason));
   CacheLayout out;
   out.ranks = plan.gpus();
   out.parts = part_shapes(c);
   out.kind_of = kinds_of_layers(c.model, plan[kDrafts] > 0);
-  const bool dealt_out = plan.cp > 1 && !keeps_whole_caches(c, plan);
+  // A row is made of tokens of several ranks: under compressed attention all of them make all rows [C24].
+  const bool dealt_out = plan.cp > 1 && !keeps_whole_caches(c, plan) && !has_compression(c.model);
   const std::vector<RankTokens> dealt =
       dealt_out ? context_tokens(c, plan, tokens) : std::vector<RankTokens>{};
   for (const PartShape& part : out.parts) {
@@ -245,13 +297,6 @@ CacheLayout cache_layout(const Case& c, const Plan& plan, CacheSide side, long l
     return std::tuple(a.kind, a.part, a.rank) < std::tuple(b.kind, b.part, b.rank);
   });
   return out;
-}
-
-std::optional<std::string> no_handoff(const Model& m) {
-  if (!has_compression(m)) return std::nullopt;
-  return "caches of compressed attention, with rows of several tokens and what rows to come are made of, "
-         "cannot "
-         "be handed over yet";
 }
 
 std::optional<std::string> no_handoff(const Plan& plan, CacheSide side) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/model/cache.hpp"
 #include "planner/layers/recurrent.hpp"
 
 namespace shardline {
@@ -15,14 +16,30 @@ struct UnitColumns {
   std::int64_t width = 0;
 };
 
-UnitColumns columns_of(const Attention& a, CachePart part) {
+// Values and gates, of an index's rows too.
+std::vector<UnitColumns> columns_of_uncompressed(const Attention& a) {
+  const std::int64_t parts = rows_of_token(a), width = parts * a.head_dim;
+  std::vector<UnitColumns> out{{Whole::row_value, {0}, width}, {Whole::row_gate, {0}, width}};
+  if (a.index) {
+    out.push_back({Whole::index_row_value, {0}, parts * a.index->dim});
+    out.push_back({Whole::index_row_gate, {0}, parts * a.index->dim});
+  }
+  return out;
+}
+
+// Of every matrix that a part is of.
+std::vector<UnitColumns> columns_of(const Attention& a, CachePart part) {
   switch (part) {
     case CachePart::heads:
-      return {Whole::kv, {0}, key_width(a) + value_width(a)};
+      return {{Whole::kv, {0}, key_width(a) + value_width(a)}};
     case CachePart::latent:
-      return {Whole::latent, {0}, a.kv_lora_rank + a.rope_dim};
+      return {{Whole::latent, {0}, a.compression ? key_width(a) : a.kv_lora_rank + a.rope_dim}};
     case CachePart::index_key:
-      return {Whole::index_key, {0}, a.index->dim};
+      return {{Whole::index_key, {0}, a.index->dim}};
+    case CachePart::compressed:
+      return {{Whole::row, {0}, key_width(a)}};
+    case CachePart::uncompressed:
+      return columns_of_uncompressed(a);
     case CachePart::state:
     case CachePart::conv_keys:
     case CachePart::conv_values:
@@ -30,23 +47,18 @@ UnitColumns columns_of(const Attention& a, CachePart part) {
   }
   const DeltaRule d = state_rule(a);
   const std::int64_t keys = std::int64_t{d.key_heads} * d.key_dim;
-  if (part == CachePart::state) return {Whole::state, {0}, std::int64_t{d.key_dim} * d.value_dim};
-  if (part == CachePart::conv_keys) return {Whole::channels, {0, keys}, d.key_dim};
-  return {Whole::channels, {2 * keys}, d.value_dim};
+  if (part == CachePart::state) return {{Whole::state, {0}, std::int64_t{d.key_dim} * d.value_dim}};
+  if (part == CachePart::conv_keys) return {{Whole::channels, {0, keys}, d.key_dim}};
+  return {{Whole::channels, {2 * keys}, d.value_dim}};
 }
 
-// One part of one kind of attention.
+// One matrix of one part of one kind of attention.
 class PartFlow {
  public:
-  PartFlow(Dataflow& flow, const Case& c, const Handoff& h, const PartShape& part, int layer,
-           long long tokens)
-      : flow_(flow),
-        h_(h),
-        part_(part),
-        columns_(columns_of(c.model.attentions[static_cast<std::size_t>(part.kind)], part.part)),
-        layer_(layer) {
+  PartFlow(Dataflow& flow, const Attention& a, const Handoff& h, const PartShape& part, UnitColumns columns,
+           int layer, long long tokens)
+      : flow_(flow), h_(h), part_(part), columns_(std::move(columns)), layer_(layer) {
     // States are those behind the last token; of a convolution its last rows are kept.
-    const Attention& a = c.model.attentions[static_cast<std::size_t>(part.kind)];
     if (part.part == CachePart::state)
       rest_ = {{0, tokens - 1, tokens}};
     else if (!of_tokens(part.part))
@@ -65,8 +77,8 @@ class PartFlow {
         move_rows(op, p, 0, 0, shardline::rows(rest_));
         continue;
       }
-      for (const PageRun& r :
-           list_runs(source.tokens, target.tokens, h_.pages.source.block, h_.pages.target.block))
+      for (const PageRun& r : list_runs(source.tokens, target.tokens, part_.page(h_.pages.source.block),
+                                        part_.page(h_.pages.target.block)))
         move_rows(op, p, r.source_row - source.tokens.front().row, r.target_row - target.tokens.front().row,
                   r.rows);
     }
@@ -132,7 +144,9 @@ void lower_handoff(Schedule& s, const Case& c, const Handoff& h, int layer, long
       b.exchange("hand over", Part::exchange, OpKind::all_to_all, {ranks, 1}, h.bytes() / ranks);
   for (const PartShape& part : h.source.parts) {
     if (h.source.kind_of[static_cast<std::size_t>(layer)] != part.kind) continue;
-    PartFlow(*s.flow, c, h, part, layer, tokens).move(op);
+    const Attention& a = c.model.attentions[static_cast<std::size_t>(part.kind)];
+    for (UnitColumns& columns : columns_of(a, part.part))
+      PartFlow(*s.flow, a, h, part, std::move(columns), layer, tokens).move(op);
   }
   const BlockIndex block = b.end_block();
   b.run({block});

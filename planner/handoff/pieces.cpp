@@ -95,7 +95,8 @@ class PartPieces {
     if (p.layer_count == 0)
       p.runs = {};
     else if (of_tokens(part_.part))
-      p.runs = count_runs(a.tokens, b.tokens, h_.pages.source.block, h_.pages.target.block);
+      p.runs = count_runs(a.tokens, b.tokens, part_.page(h_.pages.source.block),
+                          part_.page(h_.pages.target.block));
     return p;
   }
 

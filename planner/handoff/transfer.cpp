@@ -250,6 +250,8 @@ int gpu_beside(const FabricSpec& spec, int others, int gpus) {
 EngineTransfer engine_transfer(const Case& c) {
   EngineTransfer out;
   out.pages.source.block = out.pages.target.block = c.kv_block;
+  if (c.engine && has_compression(c.model))  // as its launch files say
+    out.pages.source.block = out.pages.target.block = kVllmCompressedBlock;
   out.of = "vLLM's NIXL connector";
   if (!c.engine) return out;
   if (c.engine->name == "sglang") {

@@ -149,8 +149,8 @@ HandoffStudy study_handoff(const Study& study, const HandoffQuestion& q) {
   const std::vector<int>& kinds = out.handoff.target.kind_of;
   for (const PartShape& part : out.handoff.target.parts) {
     const Attention& a = c.model.attentions[static_cast<std::size_t>(part.kind)];
-    const double rows =
-        of_tokens(part.part) ? static_cast<double>(out.tokens - a.reach.first(out.tokens)) : 1;
+    const auto [first, end] = part_rows(a, part.part, CacheSide::to_decode, out.tokens);
+    const auto rows = static_cast<double>(end - first);
     const int layers = out.handoff.target.layers(part.kind, {0, static_cast<int>(kinds.size())});
     once += Bytes(rows * part.units * part.row_bytes * layers);
   }

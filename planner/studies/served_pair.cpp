@@ -189,7 +189,6 @@ std::optional<std::string> no_pair(const PairServer& from, const PairServer& to)
       return "of layers with windows only the end of a prompt is handed over, which is not played yet: "
              "without " +
              argument_name("prefill") + " both are served by one pool";
-  if (const auto reason = no_handoff(c.model)) return reason;
   if (const auto reason = no_handoff(prefill, CacheSide::prefilled)) return reason;
   return no_handoff(decode, CacheSide::to_decode);
 }

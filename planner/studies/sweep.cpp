@@ -142,8 +142,7 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
     return true;
   });
   out.frontier = frontier_of(study, out.found.overall());
-  const auto no_pools = no_handoff(study.study.model);
-  if (study.sweep().search.workload && !no_pools) find_pools(study, q, out);
+  if (study.sweep().search.workload) find_pools(study, q, out);
   std::vector<Diagnostic> of_model = model_notes(study.study);
   if (auto unchecked = unchecked_model(study.study))
     of_model.push_back(Diagnostic{{}, std::move(*unchecked), {}});
@@ -160,9 +159,6 @@ SweepAnswer answer_sweep(const Study& study, const SweepQuestion& q,
   }
   out.unread = unread_parameters(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   for (Diagnostic& note : of_model) out.unread.push_back(std::move(note));
-  if (study.sweep().search.workload && no_pools)
-    out.unread.push_back(Diagnostic{
-        {}, fmt::format("no pools of {} were looked at: {}", study.study.model.name, *no_pools), {}});
   out.narrow = narrow_warnings(study.study, plans_of(out.rated), study.sweep().search.all_reduce);
   for (Diagnostic& d : unused_kernels(study.study, plans_of(out.rated), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));

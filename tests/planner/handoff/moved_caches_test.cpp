@@ -42,8 +42,14 @@ std::vector<Tensors<double>> random_tensors(const Case& c, long long tokens, std
       continue;
     }
     fill(Whole::kv, std::int64_t{a.kv_heads} * (key_width(a) + value_width(a)));
-    fill(Whole::latent, a.kv_lora_rank + a.rope_dim);
+    fill(Whole::latent, a.compression ? key_width(a) : a.kv_lora_rank + a.rope_dim);
     if (a.index) fill(Whole::index_key, a.index->dim);
+    if (!a.compression) continue;
+    const std::int64_t parts = a.index ? 2 : 1;
+    fill(Whole::row, key_width(a));
+    for (const Whole w : {Whole::row_value, Whole::row_gate}) fill(w, parts * key_width(a));
+    for (const Whole w : {Whole::index_row_value, Whole::index_row_gate})
+      if (a.index) fill(w, parts * a.index->dim);
   }
   return out;
 }
@@ -148,13 +154,19 @@ using Bound = std::map<std::tuple<int, int, Whole>, std::set<std::pair<std::int6
 
 constexpr bool of_cache(Whole w) {
   return w == Whole::kv || w == Whole::latent || w == Whole::index_key || w == Whole::state ||
-         w == Whole::channels;
+         w == Whole::channels || w == Whole::row;
+}
+
+// What rows to come are made of: a step binds those of the rows that it makes.
+constexpr bool of_rows_to_come(Whole w) {
+  return w == Whole::row_value || w == Whole::row_gate || w == Whole::index_row_value ||
+         w == Whole::index_row_gate;
 }
 
 void add_bound(const Dataflow& f, const std::vector<Binding>& list, int first_rank, int ranks,
-               long long tokens, Bound& out) {
+               long long tokens, Bound& out, bool (*counts)(Whole) = of_cache) {
   for (const Binding& b : list) {
-    if (!of_cache(b.whole) || b.rank < first_rank || b.rank >= first_rank + ranks) continue;
+    if (!counts(b.whole) || b.rank < first_rank || b.rank >= first_rank + ranks) continue;
     for (const Interval& r : f.token_list(b.rows)) {
       for (std::int64_t i = 0; i < r.size(); ++i) {
         if (r.request != 0 || r.position(i) >= tokens) continue;
@@ -168,7 +180,8 @@ void add_bound(const Dataflow& f, const std::vector<Binding>& list, int first_ra
 }
 
 // What all layers of a stage bind, of the receivers' or the senders' side of a hand-off to itself.
-Bound of_layout(const Case& c, const Plan& p, CacheSide side, long long tokens) {
+Bound of_layout(const Case& c, const Plan& p, CacheSide side, long long tokens,
+                bool (*counts)(Whole) = of_cache) {
   Handoff h;
   h.source = h.target = cache_layout(c, p, side, tokens);
   Bound out;
@@ -179,7 +192,7 @@ Bound of_layout(const Case& c, const Plan& p, CacheSide side, long long tokens) 
     Schedule s;
     lower_handoff(s, c, h, layer, tokens);
     Bound of_all;
-    add_bound(*s.flow, s.flow->inputs, 0, h.source.ranks, tokens, of_all);
+    add_bound(*s.flow, s.flow->inputs, 0, h.source.ranks, tokens, of_all, counts);
     // Stages are alike; schedules have the ranks of one.
     for (auto& [key, bound] : of_all) {
       const auto [rank, k, whole] = key;
@@ -197,8 +210,7 @@ TEST(Handoff, D1BoxesToDecodeAreWhatLoweringBinds) {
     // It deals the whole context out anew at each step, the new token among it.
     if (!s->decodes || s->context_parallel()) continue;
     for (const cli::VerifyCase& v : cli::verify_cases(*s)) {
-      if (v.study.batch.kind() != StepKind::decode || v.plan[kDrafts] > 0 || no_handoff(v.study.model))
-        continue;
+      if (v.study.batch.kind() != StepKind::decode || v.plan[kDrafts] > 0) continue;
       const long long tokens = v.study.batch.decode.front().cached;
       const Schedule schedule = cli::verify_schedule(v);
       Bound got, want = of_layout(v.study, v.plan, CacheSide::to_decode, tokens);
@@ -216,6 +228,30 @@ TEST(Handoff, D1BoxesToDecodeAreWhatLoweringBinds) {
   EXPECT_GT(compared, 500);
 }
 
+// Rows that a step makes are made of tokens that the boxes have, but for the step's own.
+TEST(Handoff, D1WhatRowsToComeAreMadeOfIsInTheBoxes) {
+  int compared = 0;
+  for (const Strategy* s : strategies()) {
+    if (!s->decodes || !s->compressed) continue;
+    for (const cli::VerifyCase& v : cli::verify_cases(*s)) {
+      if (v.study.batch.kind() != StepKind::decode || !has_compression(v.study.model)) continue;
+      const long long tokens = v.study.batch.decode.front().cached;
+      const Schedule schedule = cli::verify_schedule(v);
+      Bound got;
+      const Bound has = of_layout(v.study, v.plan, CacheSide::to_decode, tokens, of_rows_to_come);
+      add_bound(*schedule.flow, schedule.flow->inputs, 0, v.plan.group(), tokens, got, of_rows_to_come);
+      for (const auto& [key, bound] : got) {
+        if (bound.empty()) continue;
+        ASSERT_TRUE(has.count(key)) << v.what;
+        const auto& box = has.at(key);
+        ASSERT_TRUE(std::includes(box.begin(), box.end(), bound.begin(), bound.end())) << v.what;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 100);
+}
+
 // Of prefills where keys are inputs: those behind a cache, with latents, indexes or windows. States are
 // outputs.
 TEST(Handoff, D1BoxesOfPrefillsAreWhatLoweringBinds) {
@@ -225,10 +261,11 @@ TEST(Handoff, D1BoxesOfPrefillsAreWhatLoweringBinds) {
     for (const cli::VerifyCase& v : cli::verify_cases(*s)) {
       const auto& prompts = v.study.batch.prefill;
       if (v.study.batch.kind() != StepKind::prefill || prompts.size() != 1 || prompts.front().cached > 0 ||
-          v.plan.batch > 1 || v.plan[kPrefillChunk] > 0 || no_handoff(v.study.model))
+          v.plan.batch > 1 || v.plan[kPrefillChunk] > 0)
         continue;
       // What ranks with whole caches gather in the step is no input of it.
-      if (keeps_whole_caches(v.study, v.plan)) continue;
+      const bool rows = has_compression(v.study.model);
+      if (keeps_whole_caches(v.study, v.plan) || (rows && v.plan.cp > 1)) continue;
       const long long tokens = prompts.front().length();
       const Schedule schedule = cli::verify_schedule(v);
       Bound got, want = of_layout(v.study, v.plan, CacheSide::prefilled, tokens);
@@ -239,6 +276,8 @@ TEST(Handoff, D1BoxesOfPrefillsAreWhatLoweringBinds) {
         const auto same = got.find(key);
         // A whole layer makes its keys itself; tokens for heads are exchanged on the way.
         if (whole == Whole::kv && same == got.end()) continue;
+        // Rows are made in the step.
+        if (rows && (whole == Whole::row || whole == Whole::index_key)) continue;
         if (s->head_ranks != nullptr || (whole == Whole::channels && v.plan.cp > 1)) continue;
         ASSERT_NE(same, got.end()) << v.what;
         // Windows drop what no later query sees only behind the step; of channels the last rows stay.

@@ -55,6 +55,7 @@ Plan draw(std::mt19937& random, const Strategy& s, long long tokens, int kv_bloc
 bool may(const Case& c, const Plan& p, CacheSide side) {
   const Strategy& s = strategy(p.strategy);
   if (no_handoff(p, side) || p.pp > c.model.layers()) return false;
+  if (!s.compressed && has_compression(c.model)) return false;
   if (!s.local_attention && has_local_attention(c.model)) return false;
   if (!s.chosen_keys && has_sparse(c.model)) return false;
   if (!s.states && has_recurrence(c.model)) return false;
@@ -94,7 +95,7 @@ void draft(std::mt19937& random, RandomPair& pair) {
   Model& m = pair.study.model;
   const LayerRun& run = m.runs[random() % m.runs.size()];
   const Attention& a = m.attentions[static_cast<std::size_t>(run.attention)];
-  if (a.none() || a.recurrent() || !chance(random, 3)) return;
+  if (a.none() || a.recurrent() || a.compression || !chance(random, 3)) return;
   m.drafts = DraftModules{pick(random, {1, 3}), a, m.ffns[static_cast<std::size_t>(run.ffn)]};
   pair.prefill.set(kDrafts, 2);
   pair.decode.set(kDrafts, 2);
@@ -104,11 +105,8 @@ void draft(std::mt19937& random, RandomPair& pair) {
 
 RandomPair random_pair(std::mt19937& random, int most_tokens) {
   RandomPair out;
-  std::vector<const cli::Layers*> layers;  // of which caches can be handed over
-  for (const cli::Layers& l : cli::verify_layers()) {
-    if (!no_handoff(cli::small_case(l, {}).model)) layers.push_back(&l);
-  }
-  const cli::Layers& chosen = *layers[random() % layers.size()];
+  const auto layers = cli::verify_layers();
+  const cli::Layers& chosen = layers[random() % layers.size()];
   out.study = cli::small_case(chosen, {});
   for (LayerRun& run : out.study.model.runs) run.count = pick(random, {1, 2, 3});
   out.study.kv_block = pick(random, {1, 2, 4, 8});
