@@ -15,7 +15,7 @@
 #include "hardware/machine/frameworks.hpp"
 #include "models/model/cache.hpp"
 #include "models/model/catalog.hpp"
-#include "planner/handoff/cache_layout.hpp"
+#include "planner/handoff/pieces.hpp"
 #include "planner/layers/compressed.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/search/memory.hpp"
@@ -230,6 +230,24 @@ TEST(Compressed, P34ARequestIsHandedOverWithWhatRowsToComeAreMadeOf) {
   std::vector<double> got(8);
   for (const CacheBox& b : layout.boxes) got[static_cast<std::size_t>(b.rank)] += box_bytes(layout, b).value;
   for (const double bytes : got) EXPECT_DOUBLE_EQ(bytes, want);
+}
+
+// The same from one rank to one, in vLLM's pages. A window's tokens 873 to 999 lie in three pages of 64. CSA:
+// 250 rows in pages of 64, and as many index keys, four each; tokens 996 to 999 fill a page of 4, of the rows
+// and of the index. HCA: 7 rows in pages of two, four; tokens 896 to 999 in 13 pages of 8.
+TEST(Compressed, P34PagesOfVllmAreItsDescriptors) {
+  const Case c = case_of("deepseek-v4-flash");
+  const Plan p = plan_of(c, "tensor:tpa=1,tpf=1");
+  const CachePages pages{256, PageOrder::heads_first};
+  const Handoff h = hand_over(cache_layout(c, p, CacheSide::prefilled, 1000),
+                              cache_layout(c, p, CacheSide::to_decode, 1000), {pages, pages});
+  long long want = 0;
+  for (const LayerRun& run : c.model.runs) {
+    const int ratio = c.model.attentions[static_cast<std::size_t>(run.attention)].compression->ratio;
+    want += run.count * (3 + (ratio == 4 ? 4 + 4 + 2 : ratio == 128 ? 4 + 13 : 0));
+  }
+  ASSERT_EQ(rank_pairs(h).size(), 1U);
+  EXPECT_EQ(rank_pairs(h).front().descriptors, want);
 }
 
 TEST(Compressed, P34WhatIsNotModelledIsRefusedByName) {
