@@ -70,6 +70,16 @@ CachePools read_cache_pools(const Reader& memory) {
     static_cast<void>(v->at("why").text());
     v->no_other_keys();
   }
+  if (const auto v = memory.find("indexes")) {
+    out.index_everywhere = v->at("everywhere").boolean();
+    static_cast<void>(v->at("why").text());
+    v->no_other_keys();
+  }
+  if (const auto v = memory.find("compressed")) {
+    out.compressed_block = v->at("tokens").tokens(1, kMostTokensLate);
+    static_cast<void>(v->at("why").text());
+    v->no_other_keys();
+  }
   return out;
 }
 

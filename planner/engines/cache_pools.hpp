@@ -39,6 +39,11 @@ struct CachePools {
   // Layers of all kinds take pages of one size, in groups of as many layers each: a page holds a multiple of
   // so many tokens (under MLA of the latter). 0: every kind has pages of its own.
   long long page = 0, latent_page = 0;
+  // Tokens of a block of compressed attention, of which all that a layer keeps takes pages of a few sizes
+  // [P34]. 0: the engine's pools of such layers are not known.
+  long long compressed_block = 0;
+  // Whether layers that take an earlier one's choice have room for index keys, too.
+  bool index_everywhere = false;
 
   /// Whether layers with a window or chunks keep all tokens of models with this architecture.
   bool keeps_windows_whole(const std::string& architecture) const;

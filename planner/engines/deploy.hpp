@@ -44,11 +44,6 @@ long long step_tokens(const Case& c, const Plan& plan);
 /// for, 64 on Hopper and 32 on Blackwell [P21].
 int tensorrt_llm_block(const Case& c);
 
-/// The same under vLLM of compressed attention, as everyone starts it (vllm-project/vllm issues 51163 and
-/// 51454; vllm-project/recipes 030367e7d409, models/deepseek-ai/DeepSeek-V4-Flash.yaml): its kernels have no
-/// others, and no default is known to be them.
-inline constexpr int kVllmCompressedBlock = 256;
-
 /// The plan's degrees as options of these engines: what strategies add theirs to.
 Deployment tensorrt_llm_deployment(const Case& c, const Plan& plan);
 Deployment vllm_deployment(const Case& c, const Plan& plan);

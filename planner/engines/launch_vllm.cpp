@@ -129,7 +129,7 @@ LaunchOptions vllm_options(const Server& s) {
   if (deprecated_files(s.study)) put(o, "--allow-deprecated-quantization");
   if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
-  if (has_compression(s.study.model)) put(o, "--block-size", kVllmCompressedBlock);
+  if (has_compression(s.study.model)) put(o, "--block-size", s.engine.pools.compressed_block);
   const long long budget = token_budget(s);
   put(o, "--enable-chunked-prefill");
   put(o, "--max-num-batched-tokens", budget);

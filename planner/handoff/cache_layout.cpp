@@ -74,11 +74,6 @@ void add_state_parts(const Attention& a, int kind, std::vector<PartShape>& out) 
   out.push_back({CachePart::conv_values, kind, d.value_heads, 1.0 * d.value_dim * taps * kConvBytes, 1});
 }
 
-// Pages of vLLM's caches of such layers (vllm-project/vllm at v0.24.0: models/deepseek_v4/compressor.py,
-// CompressorStateCache; v1/attention/backends/mla/sparse_swa.py, DeepseekV4SWACache).
-constexpr int kWindowPage = 64;
-int uncompressed_page(const Attention& a) { return a.index ? 4 : 8; }
-
 void add_compressed_parts(const Attention& a, int kind, Dtype kv, std::vector<PartShape>& out) {
   const double row = row_bytes(a, kv), key = index_row_bytes(a, kv);
   const int ratio = a.compression->ratio;

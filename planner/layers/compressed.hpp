@@ -21,6 +21,12 @@ Count row_pairs(const Attention& a, const CacheShare& rows, int member, const Se
 /// The same of whole caches with what an index leaves: the `top_k` best of each token's rows, or all.
 Count chosen_row_pairs(const Attention& a, const Segment& segment);
 
+/// Tokens of a page of the window, and of what rows to come are made of, which is part of two rows where they
+/// overlap (vllm-project/vllm near v0.24.0: v1/attention/backends/mla/sparse_swa.py, DeepseekV4SWACache;
+/// models/deepseek_v4/compressor.py, CompressorStateCache).
+inline constexpr int kWindowPage = 64;
+inline int uncompressed_page(const Attention& a) { return a.index ? 4 : 8; }
+
 /// What a rank keeps of the requests of one layer: of the window, of rows with index keys, and what rows to
 /// come are made of, which every rank has.
 Bytes compressed_cache_bytes(const Case& c, const Attention& a, const Plan& p);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/model/cache.hpp"
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/prompt_step.hpp"
 #include "planner/layers/compressed.hpp"
@@ -10,6 +11,7 @@
 #include "planner/layers/memory.hpp"
 #include "planner/layers/recurrent.hpp"
 #include "planner/layers/share.hpp"
+#include "planner/search/compressed_pool.hpp"
 
 namespace shardline {
 
@@ -151,6 +153,15 @@ Bytes state_bytes_of(const Case& c, const Plan& p, const KindLayers& l) {
          (places * static_cast<double>(state_places(c, p)) * std::max(l.count, all));
 }
 
+// Of a token of a layer that takes an earlier one's choice, where the engine has room for index keys in all
+// layers.
+double unread_keys(const Case& c, const Attention& a) {
+  if (!c.engine || !c.engine->pools.index_everywhere || !a.index || !a.index->shared) return 0;
+  Attention own = a;
+  own.index->shared = false;
+  return index_row_bytes(own, c.precision.kv);
+}
+
 // Pools of their own for layers of each kind.
 Bytes separate(const Case& c, const Plan& p, const std::vector<KindLayers>& layers) {
   const SplitTokens split = splits(c) ? split_tokens(c, p) : SplitTokens{};
@@ -168,7 +179,7 @@ Bytes separate(const Case& c, const Plan& p, const std::vector<KindLayers>& laye
     }
     double rows = a.reach.local() && c.engine ? window_rows(c, a, p).sum() : rows_of(c, a, p);
     if (split.thousandths > 0) rows = a.reach.local() ? split.windows : split.others;
-    sum += Bytes(rows * kv_bytes_per_token(c, a, p)) * l.count;
+    sum += Bytes(rows * (kv_bytes_per_token(c, a, p) + unread_keys(c, a))) * l.count;
   }
   return sum;
 }
@@ -295,6 +306,8 @@ int window_thousandths(const Case& c, const Plan& p) {
 }
 
 Bytes cache_pools(const Case& c, const Plan& p, const std::vector<KindLayers>& layers) {
+  if (c.engine && c.engine->pools.compressed_block > 0 && has_compression(c.model))
+    return compressed_pool(c, p, layers);
   if (c.engine && c.engine->pools.page > 0 && !has_compression(c.model) &&
       !c.engine->pools.keeps_windows_whole(c.model.architecture)) {
     thread_local std::vector<PagedKind> kinds;

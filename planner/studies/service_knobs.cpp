@@ -152,7 +152,7 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts
                        plan.in_flight);
   if (!prompts && !serves_prompts(c, plan.strategy)) return "it needs a pool of its own for prompts";
   for (const Attention& a : c.model.attentions) {
-    if (a.compression)
+    if (a.compression && c.engine->pools.compressed_block == 0)
       return "its layers keep rows of several tokens in pools of their own, which are not played yet";
     if (a.reach.local() && !a.reach.slides())
       return "its layers attend to chunks, so that a step depends on where in its chunk each request is";
@@ -196,6 +196,8 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
   // vllm/config/model.py:1832, is_prefix_caching_supported, which engine/arg_utils.py:2492 takes where nobody
   // says another (@68afd7889723): not of hybrid models.
   knobs.enable_prefix_caching = !has_recurrence(c.model);
+  if (has_compression(c.model))
+    knobs.block_size = static_cast<std::uint32_t>(c.engine->pools.compressed_block);
   set_knobs(knobs, overrides, given);
   knobs.block_size = on_sharers(knobs.block_size, sharers_of(c, plan));
   if (knobs.num_gpu_blocks == 0)

@@ -32,6 +32,7 @@ const std::vector<Served> kServed{
     {"deepseek-r1", "h200-hgx", "dp_ep:dp=8,ep=8", "vllm"},
     {"llama-3.1-70b", "h200-hgx", "pipeline:pp=2,tpa=4,tpf=4,in_flight=2", "vllm"},
     {"llama-3.1-405b", "gb200-nvl72", "helix:kvp=8,tpa=8,tpf=64", "trtllm", 64},
+    {"deepseek-v4-flash", "h200-hgx", "tensor:tpa=8,ep=8", "vllm"},
 };
 
 std::unique_ptr<PlanStepTimes> times_of(const Served& s) {
