@@ -76,7 +76,8 @@ class Play {
   std::vector<TaskId> add(const Transfer& t) {
     const Handoff& h = *t.handoff;
     const auto layers = static_cast<double>(h.source.kind_of.size());
-    std::map<int, TaskId> posted;  // the last descriptors that a rank has submitted
+    // Layer by layer several transfers are under way at once, each in its own order.
+    if (costs_.by_layer) posted_.clear();
     std::vector<TaskId> ends;
     for (const Flow& f : flows_of(h, costs_.by_layer)) {
       check_cancelled();  // its load is over all links of the fabric
@@ -85,11 +86,11 @@ class Play {
       const int from = t.source_gpu + f.from, to = t.target_gpu + f.to;
       const Seconds each = inside(from, to) ? costs_.nvlink_descriptor : costs_.network_descriptor;
       const TaskId computed = graph_.add(ready, {}, {});
-      const int poster = costs_.receiver_posts ? f.to : f.from;
+      const int poster = costs_.receiver_posts ? to : from;
       std::vector<TaskId> before{computed};
-      if (const auto last = posted.find(poster); last != posted.end()) before.push_back(last->second);
+      if (const auto last = posted_.find(poster); last != posted_.end()) before.push_back(last->second);
       const TaskId post = graph_.add(each * static_cast<double>(f.descriptors), {}, std::span(before));
-      posted[poster] = post;
+      posted_[poster] = post;
       ends.push_back(move(from, to, f.bytes, post));
     }
     return ends;
@@ -174,7 +175,8 @@ class Play {
   const TransferCosts costs_;
   std::vector<std::size_t> first_;  // link of each side
   std::size_t links_ = 0;
-  double own_steps_ = 0;  // of all ranks
+  std::map<int, TaskId> posted_;  // the last descriptors that a GPU has submitted
+  double own_steps_ = 0;          // of all ranks
   Machine machine_;
   TaskGraph graph_;
   Timeline timeline_;
@@ -239,6 +241,8 @@ std::vector<TransferTime> TransferFabric::play(const std::vector<Transfer>& tran
   }
 }
 
+int whole_nodes(const FabricSpec& spec, int gpus) { return nodes_of(spec, gpus) * spec.gpus_per_node; }
+
 int gpu_beside(const FabricSpec& spec, int others, int gpus) {
   if (others + gpus <= spec.gpus_per_node) return others;
   const int next = (others + spec.gpus_per_node - 1) / spec.gpus_per_node * spec.gpus_per_node;
@@ -250,8 +254,8 @@ int gpu_beside(const FabricSpec& spec, int others, int gpus) {
 EngineTransfer engine_transfer(const Case& c) {
   EngineTransfer out;
   out.pages.source.block = out.pages.target.block = c.kv_block;
-  if (c.engine && has_compression(c.model))  // as its launch files say
-    out.pages.source.block = out.pages.target.block = kVllmCompressedBlock;
+  if (c.engine && c.engine->pools.compressed_block > 0 && has_compression(c.model))
+    out.pages.source.block = out.pages.target.block = static_cast<int>(c.engine->pools.compressed_block);
   out.of = "vLLM's NIXL connector";
   if (!c.engine) return out;
   if (c.engine->name == "sglang") {
@@ -295,8 +299,13 @@ std::optional<std::string> no_way_between(const Case& prefill, const Case& decod
   return std::nullopt;
 }
 
-HandoffTimes::HandoffTimes(const Case& c, int gpus, long long tokens)
-    : case_(c), tokens_(tokens), engine_(engine_transfer(c)), fabric_(c.system.fabric, 2 * gpus) {}
+HandoffTimes::HandoffTimes(const Case& c, int gpus, long long tokens, ReplicaPlaces places)
+    : case_(c),
+      tokens_(tokens),
+      engine_(engine_transfer(c)),
+      places_(places),
+      fabric_(c.system.fabric,
+              2 * (places == ReplicaPlaces::apart ? whole_nodes(c.system.fabric, gpus) : gpus)) {}
 
 HandoffTimes::HandoffTimes(const Case& prefill, int prefill_gpus, const Case& decode, int decode_gpus,
                            long long tokens)
@@ -309,14 +318,26 @@ HandoffTimes::HandoffTimes(const Case& prefill, int prefill_gpus, const Case& de
 Seconds HandoffTimes::of(const Plan& prefill, const Plan& decode) {
   const Plan from = placed(prefill), to = placed(decode);
   const auto [known, fresh] = known_.try_emplace(to_string(from) + " " + to_string(to));
-  if (!fresh) return known->second;
+  if (fresh) known->second = play(from, to, engine_.costs);
+  return known->second;
+}
+
+Seconds HandoffTimes::of_bytes(const Plan& prefill, const Plan& decode) {
+  TransferCosts costs = engine_.costs;
+  costs.network_descriptor = costs.nvlink_descriptor = Seconds(0);
+  return play(placed(prefill), placed(decode), costs);
+}
+
+Seconds HandoffTimes::play(const Plan& from, const Plan& to, const TransferCosts& costs) {
   const Handoff h =
       hand_over(cache_layout(case_, from, CacheSide::prefilled, tokens_),
                 cache_layout(to_ ? *to_ : case_, to, CacheSide::to_decode, tokens_), engine_.pages);
-  const int first = to_ ? 0 : gpu_beside(fabric_.spec(), from.gpus(), to.gpus());
-  known->second =
-      fabric_.play({{&h, 0, first, Seconds(0), Seconds(0), Seconds(0)}}, engine_.costs).front().exposed;
-  return known->second;
+  const FabricSpec& spec = fabric_.spec();
+  int first = 0;
+  if (!to_)
+    first = places_ == ReplicaPlaces::apart ? whole_nodes(spec, from.gpus())
+                                            : gpu_beside(spec, from.gpus(), to.gpus());
+  return fabric_.play({{&h, 0, first, Seconds(0), Seconds(0), Seconds(0)}}, costs).front().exposed;
 }
 
 }  // namespace shardline

@@ -79,6 +79,9 @@ class TransferFabric {
 /// far as the fabric goes, so that both may have GPUs in common.
 int gpu_beside(const FabricSpec& spec, int others, int gpus);
 
+/// GPUs of all nodes that `gpus` of them touch.
+int whole_nodes(const FabricSpec& spec, int gpus);
+
 /// How an engine keeps and sends pages, and what submitting costs; of bare kernels vLLM's.
 struct EngineTransfer {
   HandoffPages pages;
@@ -90,22 +93,32 @@ EngineTransfer engine_transfer(const Case& c);
 /// Why nothing is handed over between two systems; nothing where it can be.
 std::optional<std::string> no_way_between(const Case& prefill, const Case& decode);
 
+/// Where replicas of two pools lie on one system. beside: as gpu_beside() has it; apart: in nodes of their
+/// own, as where both pools are more than a node has room for.
+enum class ReplicaPlaces : unsigned char { beside, apart };
+
 /// [D9] Times of hand-offs of requests of so many tokens, nobody else on the links: from the end of the
 /// prefill until the other replica has its cache. Each pair of layouts is played once.
 class HandoffTimes {
  public:
   /// `gpus`: of both replicas at most.
-  HandoffTimes(const Case& c, int gpus, long long tokens);
+  HandoffTimes(const Case& c, int gpus, long long tokens, ReplicaPlaces places = ReplicaPlaces::beside);
   /// Between two systems [D10], of one engine: replicas of so many GPUs at most on either side, between
   /// which no_way_between() says nothing.
   HandoffTimes(const Case& prefill, int prefill_gpus, const Case& decode, int decode_gpus, long long tokens);
   Seconds of(const Plan& prefill, const Plan& decode);
+  /// The same but for the submission of descriptors, which takes the rest of that.
+  Seconds of_bytes(const Plan& prefill, const Plan& decode);
+  bool receiver_submits() const { return engine_.costs.receiver_posts; }
 
  private:
+  Seconds play(const Plan& prefill, const Plan& decode, const TransferCosts& costs);
+
   Case case_;
   std::unique_ptr<Case> to_;  // of the other system, where there are two
   long long tokens_;
   EngineTransfer engine_;
+  ReplicaPlaces places_ = ReplicaPlaces::beside;
   TransferFabric fabric_;
   std::map<std::string, Seconds> known_;  // by the texts of both
 };

@@ -31,7 +31,6 @@ PairPlay::PairPlay(const PairParts& parts)
           parts.decode, ReplicaPool::decode, [this](std::size_t i, const AnsweredRequest& a) { leave(i, a); },
           shown(parts.timeline, prefill_.size())),
       max_local_prefill_(parts.decode.max_local_prefill),
-      fixed_(parts.links.fixed),
       links_(parts.links, prefill_.schedulers.size(), decode_.schedulers.size()),
       answered_(parts.answered),
       failures_(parts.failures),

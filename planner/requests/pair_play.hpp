@@ -182,7 +182,6 @@ class PairPlay {
   const ClusterLoad& load_;
   PairPool prefill_, decode_;
   const std::int64_t max_local_prefill_;
-  const Seconds fixed_;  // before anything of a hand-off flows
   TransferLinks links_;
   TextMemory texts_;  // of ways
   RequestSlots<PairWay> ways_;

@@ -12,9 +12,12 @@ TransferLinks::TransferLinks(const TransferRates& rates, std::size_t senders, st
       received_(receivers),
       room_out_(senders),
       room_in_(receivers),
+      free_out_(senders),
+      free_in_(receivers),
       open_out_(senders),
       open_in_(receivers) {
   SL_CHECK(rates.fixed >= Seconds(0) && rates.token >= Seconds(0), "a hand-off takes time");
+  SL_CHECK(rates.submit >= Seconds(0) && rates.submit_token >= Seconds(0), "to submit takes time");
   SL_CHECK(rates.senders >= 1 && rates.receivers >= 1, "links carry a hand-off");
 }
 
@@ -22,14 +25,35 @@ void TransferLinks::begin(Seconds now, std::size_t from, std::size_t to, std::ui
                           std::uint64_t number) {
   go_on(now);
   Flow f{};
-  f.flows = now + rates_.fixed;
+  f.submission = rates_.submission(tokens);
   f.remaining = (rates_.token * static_cast<double>(tokens)).value;
   f.from = from;
   f.to = to;
   f.tokens = tokens;
   f.number = number;
+  submit(f);
   flows_.push_back(f);
   share();
+}
+
+// Behind what its side submits already.
+void TransferLinks::submit(Flow& f) {
+  Seconds& free = free_of(f);
+  free = f.submitted = std::max(now_, free) + f.submission;
+  f.flows = f.submitted + rates_.fixed;
+}
+
+// Where some are gone: those that had not begun to be submitted follow one another anew.
+void TransferLinks::submit_anew() {
+  std::fill(free_out_.begin(), free_out_.end(), now_);
+  std::fill(free_in_.begin(), free_in_.end(), now_);
+  const auto waits = [&](const Flow& f) { return f.submitted - f.submission > now_; };
+  for (const Flow& f : flows_) {
+    if (f.submitted > now_ && !waits(f)) free_of(f) = f.submitted;
+  }
+  for (Flow& f : flows_) {
+    if (waits(f)) submit(f);
+  }
 }
 
 std::optional<std::uint64_t> TransferLinks::step() {
@@ -69,6 +93,7 @@ std::vector<TransferLinks::Cut> TransferLinks::cut(Seconds now, std::size_t Flow
     out.push_back({f.number, rates_.token > Seconds(0) ? f.remaining / rates_.token.value : waits});
   }
   std::erase_if(flows_, [&](const Flow& f) { return f.*side == replica; });
+  submit_anew();
   share();
   return out;
 }

@@ -11,14 +11,22 @@
 
 namespace shardline {
 
-/// [R12] What a hand-off takes while no other is on the links: `fixed` before anything flows, then `token`
-/// for each token of cache. A replica's links carry so many hand-offs at that speed at once, at least one.
+/// [R12] What a hand-off takes while no other is on its way: whoever submits it does so for `submit` and
+/// `submit_token` for each token of cache, one hand-off after the other; then `fixed` before anything flows,
+/// then `token` for each token. A replica's links carry so many hand-offs at that speed at once, at least
+/// one.
 struct TransferRates {
   Seconds fixed, token;
   double senders = 1, receivers = 1;
+  Seconds submit = {}, submit_token = {};
+  bool receiver_submits = true;
+
+  Seconds submission(double tokens) const { return submit + submit_token * tokens; }
+  Seconds alone(double tokens) const { return submission(tokens) + fixed + token * tokens; }
 };
 
 /// Flows that share links max-min: all grow alike until a replica's links are full, then the others go on to.
+/// Before it flows a hand-off is submitted, behind those that the same side submits and began before it.
 class TransferLinks {
  public:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -48,9 +56,10 @@ class TransferLinks {
 
  private:
   struct Flow {
-    Seconds flows;     // from when on
-    double remaining;  // seconds, alone
-    double rate = 0;   // of 1
+    Seconds submitted, submission;  // when it is, and what that takes
+    Seconds flows;                  // from when on
+    double remaining;               // seconds, alone
+    double rate = 0;                // of 1
     std::size_t from, to;
     std::uint32_t tokens;
     std::uint64_t number;
@@ -60,11 +69,15 @@ class TransferLinks {
   std::vector<Cut> cut(Seconds now, std::size_t Flow::*side, std::size_t replica);
   void go_on(Seconds now);
   void share();
+  Seconds& free_of(const Flow& f) { return rates_.receiver_submits ? free_in_[f.to] : free_out_[f.from]; }
+  void submit(Flow& f);
+  void submit_anew();
 
   const TransferRates rates_;
   std::vector<Flow> flows_;  // in the order in which they began
   std::vector<double> sent_, received_;
   std::vector<double> room_out_, room_in_;
+  std::vector<Seconds> free_out_, free_in_;  // when a side has submitted all that it has begun
   std::vector<std::uint32_t> open_out_, open_in_;
   Seconds now_, next_{kNever};
 };

@@ -225,13 +225,15 @@ std::optional<std::string> DeploymentJobs::no_pair_of(std::size_t prefill, std::
 }
 
 // Each is found once: by descriptors and flows, whoever asks.
-const TransferRates& DeploymentJobs::handoff(std::size_t prefill, std::size_t decode, long long prompt) {
+const TransferRates& DeploymentJobs::handoff(const DeploymentJob& job, long long prompt) {
   const std::lock_guard lock(handoffs_mutex_);
-  const auto at = handoffs_.find({prefill, decode});
+  const Plan &from = kinds_[job.prefill].plan, &to = kinds_[job.server].plan;
+  const int prefill_gpus = job.prefill_replicas * from.gpus();
+  const ReplicaPlaces places = places_of(study_.study.system, prefill_gpus, job.gpus - prefill_gpus);
+  const std::tuple key(job.prefill, job.server, places);
+  const auto at = handoffs_.find(key);
   if (at != handoffs_.end()) return at->second;
-  return handoffs_
-      .emplace(std::pair(prefill, decode), handoff_rates({study_.study, kinds_[prefill].plan},
-                                                         {study_.study, kinds_[decode].plan}, prompt))
+  return handoffs_.emplace(key, handoff_rates({study_.study, from}, {study_.study, to}, prompt, places))
       .first->second;
 }
 
@@ -250,7 +252,7 @@ auto DeploymentJobs::on_pools(const DeploymentJob& job, Ask ask) {
   pools.replicas =
       (job.gpus - job.prefill_replicas * kinds_[job.prefill].plan.gpus()) / kinds_[job.server].plan.gpus();
   pools.prefill = &prefill->service;
-  pools.rates = handoff(job.prefill, job.server, decode->service.mean_prompt());
+  pools.rates = handoff(job, decode->service.mean_prompt());
   return ask(*decode.operator->(), pools);
 }
 

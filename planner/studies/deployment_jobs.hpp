@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -111,7 +112,7 @@ class DeploymentJobs {
   std::unique_ptr<Server> made(std::size_t server) const;
   template <class Ask>
   auto on_pools(const DeploymentJob& job, Ask ask);
-  const TransferRates& handoff(std::size_t prefill, std::size_t decode, long long prompt);
+  const TransferRates& handoff(const DeploymentJob& job, long long prompt);
   void find_plans();
   void find_halves();
   std::vector<Plan> sharded() const;
@@ -126,7 +127,7 @@ class DeploymentJobs {
   struct Slot;
   std::vector<std::unique_ptr<Slot>> servers_;
   std::mutex handoffs_mutex_;
-  std::map<std::pair<std::size_t, std::size_t>, TransferRates> handoffs_;
+  std::map<std::tuple<std::size_t, std::size_t, ReplicaPlaces>, TransferRates> handoffs_;
 };
 
 }  // namespace shardline

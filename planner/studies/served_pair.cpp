@@ -139,8 +139,15 @@ ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
                                                : sglang_half(half, plan, role, overrides, load.mean, option);
 }
 
+ReplicaPlaces places_of(const System& system, int prefill_gpus, int decode_gpus) {
+  const FabricSpec& f = system.fabric;
+  const bool apart = prefill_gpus + decode_gpus > f.gpus_per_node && f.nodes > 1;
+  return apart ? ReplicaPlaces::apart : ReplicaPlaces::beside;
+}
+
 // From two lengths: a hand-off's descriptors and bytes grow with its tokens.
-TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode, long long prompt) {
+TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode, long long prompt,
+                            ReplicaPlaces places) {
   const auto one_request = [&](const Case& on) {
     Case c = on;
     c.disaggregated = true;
@@ -151,15 +158,25 @@ TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode,
   Plan from = prefill.plan, to = decode.plan;
   from.batch = to.batch = 1;
   const long long most = std::max(64LL, prompt), half = most / 2;
-  const auto time_of = [&](long long tokens) {
-    return &prefill.on == &decode.on
-               ? HandoffTimes(source, std::max(from.gpus(), to.gpus()), tokens).of(from, to)
-               : HandoffTimes(source, from.gpus(), target, to.gpus(), tokens).of(from, to);
-  };
-  const Seconds whole = time_of(most), part = time_of(half);
   TransferRates out;
-  out.token = std::max(Seconds(0), (whole - part) * (1.0 / static_cast<double>(most - half)));
-  out.fixed = std::max(Seconds(0), whole - out.token * static_cast<double>(most));
+  struct Parts {
+    Seconds submission, bytes;
+  };
+  const auto parts_of = [&](long long tokens) {
+    HandoffTimes times = &prefill.on == &decode.on
+                             ? HandoffTimes(source, std::max(from.gpus(), to.gpus()), tokens, places)
+                             : HandoffTimes(source, from.gpus(), target, to.gpus(), tokens);
+    out.receiver_submits = times.receiver_submits();
+    const Seconds bytes = times.of_bytes(from, to);
+    return Parts{std::max(Seconds(0), times.of(from, to) - bytes), bytes};
+  };
+  const Parts whole = parts_of(most), part = parts_of(half);
+  const auto line = [&](Seconds far, Seconds near, Seconds& fixed, Seconds& token) {
+    token = std::max(Seconds(0), (far - near) * (1.0 / static_cast<double>(most - half)));
+    fixed = std::max(Seconds(0), far - token * static_cast<double>(most));
+  };
+  line(whole.bytes, part.bytes, out.fixed, out.token);
+  line(whole.submission, part.submission, out.submit, out.submit_token);
   // A request's cache is on the GPUs of one attention group, whose links are its own.
   const double senders = from.gpus() / from.dp, receivers = to.gpus() / to.dp;
   const double smaller = std::min(senders, receivers);
@@ -245,7 +262,7 @@ void PairPools::agree(const Plan& prefill, ServiceKnobs& other) {
   }
 }
 
-PairPools::PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode,
+PairPools::PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode, int replicas,
                      ServiceKnobs& knobs, const LoadLengths& load, long long prompt, const Known& known)
     : question_(question), decode_plan_(decode), times_(known.times) {
   const Study& prompts = question.study(study);
@@ -270,7 +287,9 @@ PairPools::PairPools(const Study& study, const PrefillQuestion& question, const 
     rates_ = known.rates;
     return;
   }
-  rates_ = handoff_rates(from, to, prompt);
+  rates_ =
+      handoff_rates(from, to, prompt,
+                    places_of(c.system, question.replicas * question.plan.gpus(), replicas * decode.gpus()));
   own_times_ =
       std::make_unique<PlanStepTimes>(half_of_pair(c), question.plan, prompts.sweep().search.all_reduce);
   times_ = own_times_.get();

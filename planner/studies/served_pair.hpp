@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/handoff/transfer.hpp"
 #include "planner/requests/pair.hpp"
 #include "planner/scenario/scenario.hpp"
 #include "planner/serving/plan_steps.hpp"
@@ -91,8 +92,13 @@ struct PairServer {
 /// Why the plans cannot be played as a pair; nothing where they can. Both systems may be one.
 std::optional<std::string> no_pair(const PairServer& prefill, const PairServer& decode);
 
-/// What a hand-off between two plans takes, of prompts of about so many tokens.
-TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode, long long prompt);
+/// [R12] Where both pools lie: beside each other where all replicas have room in one node, else apart, every
+/// pair of them: some in one node are then priced as if they were not.
+ReplicaPlaces places_of(const System& system, int prefill_gpus, int decode_gpus);
+
+/// What a hand-off between two plans takes, of prompts of about so many tokens. `places`: of one system.
+TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode, long long prompt,
+                            ReplicaPlaces places = ReplicaPlaces::beside);
 
 /// Throws UserError of a server of SGLang's that prefills and is back before others have missed it [R15], and
 /// of a policy for loads that fail where none does.
@@ -108,9 +114,10 @@ class PairPools {
     TransferRates rates;
   };
   /// Throws UserError as no_pair() and where knobs of both do not go together. `prompt`: tokens of a prompt,
-  /// mean. `knobs`: of the other pool, whose longest request becomes that of both, the smaller.
-  PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode, ServiceKnobs& knobs,
-            const LoadLengths& load, long long prompt, const Known& known);
+  /// mean. `knobs`: of the other pool, whose longest request becomes that of both, the smaller. `replicas`:
+  /// that decode.
+  PairPools(const Study& study, const PrefillQuestion& question, const Plan& decode, int replicas,
+            ServiceKnobs& knobs, const LoadLengths& load, long long prompt, const Known& known);
 
   /// The pool that decodes, with its router, which is that of prompts, too; and what its steps yield.
   struct Answering {

@@ -139,6 +139,28 @@ TEST(Transfer, D7RequestsTogetherShareTheirLinks) {
   EXPECT_NEAR(ended[1].exposed.value, 2 * 3e-6 + 1.5 * alone, 1e-9);
 }
 
+// Three requests between the same replicas: each rank submits one's descriptors after the other's, under
+// either rule, and their bytes are gone before the next ones are submitted.
+TEST(Transfer, D7RequestsTogetherAreSubmittedOneAfterTheOther) {
+  const Case c = eight_heads();
+  const Handoff h = between(c, tp(4), tp(4), kTokens);
+  const TransferFabric fabric(two_nodes(), 16);
+  for (const bool receiver : {true, false}) {
+    TransferCosts costs;
+    costs.nvlink_descriptor = Seconds(1e-4);
+    costs.receiver_posts = receiver;
+    long long descriptors = 0;
+    for (const RankPair& p : rank_pairs(h)) descriptors = p.descriptors;
+    const double each = 1e-4 * static_cast<double>(descriptors);
+    ASSERT_GT(each, kRankBytes / kNvlink);
+    const auto all = fabric.play({transfer(h, 4), transfer(h, 4), transfer(h, 4)}, costs);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_NEAR(all[static_cast<std::size_t>(i)].exposed.value,
+                  (i + 1) * each + 2 * 3e-6 + kRankBytes / kNvlink, 1e-9)
+          << i << receiver;
+  }
+}
+
 TEST(Transfer, D7ASenderOfSeveralSubmitsOneAfterTheOther) {
   const Case c = eight_heads();
   const Handoff h = between(c, tp(1), tp(4), kTokens);

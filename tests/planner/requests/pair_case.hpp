@@ -52,7 +52,7 @@ inline PairCase random_pair(std::uint64_t seed) {
   }
   RandomStream parts(seed, "prompts that begin with room for a part");
   for (VllmKnobs* k : {&c.prefill, &c.decode}) k->scheduler_reserve_full_isl = parts.below(4) > 0;
-  draw_links(random, c, 1000);
+  draw_links(random, c, 1000, true);
   c.requests = random_requests(random, 500);
   if (seed % 3 == 2) c.max_local_prefill = static_cast<std::int64_t>(random.below(400));
   return c;

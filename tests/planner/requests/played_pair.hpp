@@ -84,13 +84,19 @@ PlayedPair play_case(const Case& c, EngineOf engine_of, Router to_prefill, Route
 // One to three replicas of each pool, links and a path. Off the grid of the steps: at a tie two ways of
 // adding times up, which round differently, may both be right.
 template <class Case>
-void draw_links(RandomStream& random, Case& c, std::uint64_t most_per_token) {
+void draw_links(RandomStream& random, Case& c, std::uint64_t most_per_token, bool receiver_submits) {
   c.senders = 1 + random.below(3);
   c.receivers = 1 + random.below(3);
   c.links = {Seconds(0.001 * static_cast<double>(random.below(4))),
              Seconds(1e-6 * static_cast<double>(1 + random.below(most_per_token)) * (1 + 3.14159e-8)),
              1 + static_cast<double>(random.below(3)) / 2, 1 + static_cast<double>(random.below(3)) / 2};
   c.path = Seconds(0.002 * (1 + 2.71828e-7));
+  if (random.below(3) == 0) return;
+  const auto submit = static_cast<double>(random.below(3));
+  const auto token = static_cast<double>(random.below(200));
+  c.links.submit = Seconds(0.0007 * submit * (1 + 1.61803e-8));
+  c.links.submit_token = Seconds(1e-6 * token * (1 + 1.41421e-8));
+  c.links.receiver_submits = receiver_submits;
 }
 
 }  // namespace shardline

@@ -38,7 +38,7 @@ inline SglangPairCase random_sglang_pair(std::uint64_t seed) {
   c.decode.clip_max_new_tokens_estimation = random.below(2) == 0 ? 4096 : 10;
   c.decode.disaggregation_decode_extra_slots =
       random.below(2) == 0 ? 0 : static_cast<std::uint32_t>(random.below(8));
-  draw_links(random, c, 600);
+  draw_links(random, c, 600, false);
   c.requests = random_requests(random, 500);
   return c;
 }

@@ -42,7 +42,7 @@ inline TrtllmPairCase random_trtllm_pair(std::uint64_t seed) {
   }
   c.decode.max_tokens_in_buffer =
       random.below(2) == 0 ? 0 : 500 + static_cast<std::uint32_t>(random.below(900));
-  draw_links(random, c, 1000);
+  draw_links(random, c, 1000, false);
   c.requests = random_requests(random, 500);
   for (TraceRequest& r : c.requests)
     if (random.below(6) == 0) r.output = 1;

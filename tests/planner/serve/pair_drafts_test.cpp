@@ -35,7 +35,7 @@ TEST(PairDrafts, R16ZeroLoadOfAPairIsOneRequestAlone) {
   ASSERT_TRUE(a.load.pair);
   EXPECT_NEAR(a.load.pair->prompt.mean, path + times.lowered(prefill_batch({{0, 2048}})).value, 1e-9);
   const TransferRates rates = handoff_rates({study.study, q.plan}, {study.study, q.plan}, 2048);
-  EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * 2048).value, 1e-9);
+  EXPECT_NEAR(a.load.pair->transfer.mean, rates.alone(2048).value, 1e-9);
   EXPECT_NEAR(a.load.pair->begin.mean / step(2047), 1, PlanStepTimes::kMostError);
   double decode = step(2048 + 4 * 32);  // of four tokens the answer ends with the first
   for (int i = 0; i < 32; ++i) decode += step(2048 + 4 * i);

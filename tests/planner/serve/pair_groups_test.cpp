@@ -98,7 +98,7 @@ TEST(PairGroups, R18OneRequestAlone) {
     EXPECT_NEAR(a.load.pair->prompt.mean, prompt, 1e-9);
     const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
     const double last = chunk < 2048 ? 1024 : 2048;  // the first half goes meanwhile
-    EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * last).value, 1e-9);
+    EXPECT_NEAR(a.load.pair->transfer.mean, rates.alone(static_cast<double>(last)).value, 1e-9);
   });
 }
 
@@ -145,7 +145,7 @@ TEST(PairGroups, R19OneRequestAlone) {
     EXPECT_NEAR(a.load.pair->prompt.mean, path + step(study, q.prefill->plan, prompt), 1e-9);
     EXPECT_NEAR(a.load.pair->room.mean, path, 1e-9);
     const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
-    const double transfer = (rates.fixed + rates.token * 2048).value;
+    const double transfer = rates.alone(2048).value;
     EXPECT_NEAR(a.load.pair->transfer.mean, transfer, 1e-9);
     double begin = token_step(study, q.plan, 2047);
     if (q.plan.dp > 1) {
@@ -171,7 +171,7 @@ TEST(PairGroups, R21OneRequestAlone) {
     EXPECT_NEAR(a.load.pair->prompt.mean, path + step(study, q.prefill->plan, prompt), 1e-9);
     EXPECT_NEAR(a.load.pair->room.mean, path, 1e-9);
     const TransferRates rates = handoff_rates({study.study, q.prefill->plan}, {study.study, q.plan}, 2048);
-    EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * 2048).value, 1e-9);
+    EXPECT_NEAR(a.load.pair->transfer.mean, rates.alone(2048).value, 1e-9);
     EXPECT_NEAR(a.load.pair->begin.mean, 0, 1e-12);
   });
 }

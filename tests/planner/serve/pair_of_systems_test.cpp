@@ -44,7 +44,7 @@ TEST(PairOfSystems, D10PromptsOfAnotherSystemAtZeroLoad) {
     EXPECT_NEAR(a.load.pair->prompt.mean, times.lowered(prefill_batch({{0, 2048}})).value + path, 1e-9)
         << engine;
     const double read = a.load.pair->tokens_read;
-    EXPECT_NEAR(a.load.pair->transfer.mean, (rates.fixed + rates.token * read).value, 1e-9) << engine;
+    EXPECT_NEAR(a.load.pair->transfer.mean, rates.alone(static_cast<double>(read)).value, 1e-9) << engine;
     EXPECT_GT(a.load.pair->transfer.mean, same.load.pair->transfer.mean) << "no NVLink leads there";
     EXPECT_EQ(a.load.pair->prefill_gpus, 1) << engine;
     EXPECT_NEAR(of(a, Latency::tpot).quantiles[0], of(same, Latency::tpot).quantiles[0], 1e-9) << engine;

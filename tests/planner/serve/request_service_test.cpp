@@ -295,7 +295,7 @@ TEST(RequestService, R14APairOfSglangAtZeroLoad) {
   const Case half = half_of_pair(study.study);
   const PlanStepTimes times(half, q.plan, study.sweep().search.all_reduce);
   const TransferRates rates = handoff_rates({study.study, q.plan}, {study.study, q.plan}, 2048);
-  const Seconds part = rates.fixed + rates.token * 1024.0;
+  const Seconds part = rates.alone(1024);
   const Seconds one = times.lowered(prefill_batch({{0, 1024}}));
   const Seconds two = times.lowered(prefill_batch({{1024, 1024}}));
   ASSERT_LT(part, two) << "so that the first part is there before the second is computed";
