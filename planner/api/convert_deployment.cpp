@@ -235,6 +235,8 @@ PlanResult deployment_result(const AskedDeployment& asked, const DeploymentAnswe
   out.gpus_note = asked.plan.defaults.gpus_note;
   out.met = !a.cheapest.empty();
   out.sweep.setting = setting_of(asked.plan.study);
+  if (out.sweep.setting.workload)
+    out.sweep.setting.workload->lengths = asked.question.load.lengths == LengthLaw::drawn ? "drawn" : "equal";
   out.sweep.warnings = diagnostics_of(deployment_warnings(asked, a));
   DeploymentSearch& search = out.deployment.emplace();
   for (const PlayedDeployment& d : a.cheapest) search.cheapest.push_back(deployed_of(asked, d, slo, saved));

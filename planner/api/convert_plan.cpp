@@ -122,6 +122,10 @@ PlannedPlan planned_of(const PlanAnswer& a, const PlannedPoint& p) {
     all.limit_requests_per_s = p.limit_per_s;
     if (p.meets) all.requests_per_s = a.question.rate;
   }
+  const PlanCost cost = a.cost_of(p);
+  all.board_w = estimate_of(cost.watts);
+  all.joules_per_token = estimate_of(cost.joules);
+  all.cost_per_million_tokens = estimate_of(cost.per_million);
   return {plan_point(a.study, p.point, &p.rating, &p.ttft), p.meets, all};
 }
 

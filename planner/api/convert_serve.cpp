@@ -100,6 +100,7 @@ ServeResult serve_result(const AskedService& asked, const ServiceAnswer& answer,
   ServeResult r;
   r.setting = setting_of(study);
   r.question = answered(question, answer.question);
+  if (r.setting.workload) r.setting.workload->lengths = r.question.lengths;
   r.knobs = knobs_of(answer.knobs);
   r.met = load.met;
   if (answer.bracket) r.largest_rate = {answer.bracket->low, answer.bracket->high, answer.bracket->plays};

@@ -83,6 +83,9 @@ struct Copies {
   std::optional<double> requests_per_s;
   std::optional<double> most_requests_per_s;
   std::optional<double> limit_requests_per_s;
+  std::optional<Estimate> board_w;
+  std::optional<Estimate> joules_per_token;
+  std::optional<Estimate> cost_per_million_tokens;
 };
 template <>
 struct Fields<Copies> {
@@ -110,6 +113,12 @@ struct Fields<Copies> {
           "that the copies carry within the target; null: no rate was asked for");
     field("limit_requests_per_s", &C::limit_requests_per_s,
           "that they carry with any number of users, and any wait; null likewise");
+    field("board_w", &C::board_w,
+          "watts of a GPU board that works, mean: idle for the part of the time that a rate leaves it; null: "
+          "not known of the system's boards");
+    field("joules_per_token", &C::joules_per_token, "of these boards, a token of answers; null likewise");
+    field("cost_per_million_tokens", &C::cost_per_million_tokens,
+          "for `gpus`, idle ones too, in the money of gpu_hour; null: no price was given");
   }
 };
 

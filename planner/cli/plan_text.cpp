@@ -343,11 +343,7 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
     if (const std::string others = others_text(a); !others.empty()) out += wrapped(others, width, "  ");
     out += wrapped(bounds_text(a), width, "  ");
     out += wrapped(certainty_text(a), width, "  ");
-    // Money is for all GPUs, idle ones too; watts are of those that work, at the plan's own rate.
-    const PlannedPoint& first = a.plans.front();
-    PlanCost cost = cost_of(a.study, first.point, first.rating);
-    cost.per_million = cost_of(a.study, first.rating, a.tokens_per_s_gpu(first)).per_million;
-    if (const std::string text = cost_text(a.study, cost); !text.empty())
+    if (const std::string text = cost_text(a.study, a.cost_of(a.plans.front())); !text.empty())
       out += wrapped("costs: " + text, width, "  ");
     if (const std::string capped = served(a) ? capped_text(a.study, points_of(a)) : ""; !capped.empty())
       out += wrapped(capped, width, "  ");

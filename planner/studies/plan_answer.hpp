@@ -11,6 +11,7 @@
 #include "planner/search/memory.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/studies/kept_targets.hpp"
+#include "planner/studies/plan_cost.hpp"
 #include "planner/studies/plan_question.hpp"
 #include "planner/studies/sweep.hpp"
 
@@ -94,6 +95,13 @@ struct PlanAnswer {
   double tokens_per_s_gpu(const PlannedPoint& p) const;
   /// Of all copies; 0 where nobody is served.
   double requests_per_s(const PlannedPoint& p) const;
+  /// [P32] Joules are of the boards that work, which idle for the part of the time that a rate leaves them;
+  /// money is for gpus_of(), idle ones too.
+  PlanCost cost_of(const PlannedPoint& p) const;
+
+ private:
+  /// The part of what the copies carry that the rate asks for; 1 without one.
+  double used(const PlannedPoint& p) const;
 };
 
 /// Each time of the question; nothing where none was asked for. `time` and `ttft` as Point has them, the

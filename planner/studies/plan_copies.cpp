@@ -48,16 +48,31 @@ double PlanAnswer::users_of(const PlannedPoint& p) const {
   const double all =
       std::round(users_of_copies(*this, p.point, p.copies) * taken_by_users(*this, p.point, p.copies));
   // Users are whole, the mean number that a rate keeps busy is not.
+  return all * used(p);
+}
+
+double PlanAnswer::used(const PlannedPoint& p) const {
   const double carried = requests_per_s(p);
-  return question.rate > 0 && carried > question.rate ? all * question.rate / carried : all;
+  return question.rate > 0 && carried > question.rate ? question.rate / carried : 1;
 }
 
 double PlanAnswer::tokens_per_s_gpu(const PlannedPoint& p) const {
   const Case& c = study.study;
   if (question.prefill()) return prefill_metrics(c, p.point.time, p.point.plan).new_tokens_per_s_gpu;
-  const double all = tokens_of(*this, p.point, p.copies), carried = requests_per_s(p);
-  const double used = question.rate > 0 && carried > question.rate ? question.rate / carried : 1;
-  return all * used / gpus_of(p);
+  return tokens_of(*this, p.point, p.copies) * used(p) / gpus_of(p);
+}
+
+PlanCost PlanAnswer::cost_of(const PlannedPoint& p) const {
+  const double part = used(p);
+  PlanCost out = shardline::cost_of(study, p.point, p.rating);
+  if (part < 1) {
+    Rating idling = p.rating;
+    idling.watts = idling.watts * part;
+    if (idling.watts.total() > 0) idling.watts.idle += study.study.system.power.idle * (1 - part);
+    out = shardline::cost_of(study, idling, of_one(*this, p.point) * part);
+  }
+  out.per_million = shardline::cost_of(study, p.rating, tokens_per_s_gpu(p)).per_million;
+  return out;
 }
 
 namespace plan_parts {
