@@ -71,7 +71,7 @@ Seconds DeploymentBounds::step(const StepBatch& batch) const {
   const StepBatch nothing;
   std::vector<const StepBatch*> groups(static_cast<std::size_t>(groups_), &nothing);
   groups.front() = &batch;
-  return step_of_groups(service_.times(), groups);
+  return step_of_groups(service_.times(), groups) * kNoShorter;
 }
 
 Seconds DeploymentBounds::prompt_alone(std::int64_t tokens) const {

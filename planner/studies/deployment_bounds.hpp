@@ -10,6 +10,10 @@ namespace shardline {
 /// What a server does of a load.
 enum class BoundedWork : std::uint8_t { all, prompts, answers };
 
+/// What is in a step beside some of it may make it shorter by so much, as fitted prices of kernels need not
+/// rise with tokens: bounds leave this part of a step's time.
+inline constexpr double kNoShorter = 0.95;
+
 /// Of a plan under one setting of its knobs, for any number of replicas.
 class DeploymentBounds {
  public:
