@@ -338,11 +338,11 @@ int run(const SimulateOptions& o, const Provenance& made_by) {
                       study_with_settings(o.scenario, o.costs, o.engine, study.study.model.name)));
   const std::string answer = document(o, scenario, study, simulated, made_by);
   if (made_by.document != nullptr) made_by.document->set(answer);
+  print_warnings(simulated.unread);
   if (simulated.misfit) {
     print_misfit(study, simulated);
     return 3;
   }
-  print_warnings(simulated.unread);
   print_warnings(simulated.narrow);
   print(study, simulated, o.copies);
   if (!o.out.empty()) write(study, e, simulated.plan, o.copies, o.out, answer);

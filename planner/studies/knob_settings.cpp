@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,8 @@ std::vector<std::vector<std::string>> knob_settings(const std::vector<std::strin
     std::vector<std::string> each;
     for (std::size_t at = equals; at != std::string::npos;) {
       const std::size_t end = knob.find(',', at + 1);
-      each.push_back(knob.substr(0, equals + 1) + knob.substr(at + 1, end - at - 1));
+      std::string one = knob.substr(0, equals + 1) + knob.substr(at + 1, end - at - 1);
+      if (std::find(each.begin(), each.end(), one) == each.end()) each.push_back(std::move(one));
       at = end;
     }
     if (each.empty()) each.push_back(knob);  // what is wrong with it is said by who reads it

@@ -44,8 +44,8 @@ class RequestService::Plays {
     knobs_ = knobs_of(q_.knobs, PairRole::decodes);
     if (q_.prefill) require_noticed(study_.study, knobs_, q_.failures);
     if (q_.prefill)
-      pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, lengths(), prompt(),
-                                           PairPools::Known{});
+      pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, q_.replicas, knobs_, lengths(),
+                                           prompt(), PairPools::Known{});
     q_.requests = requests_played(q_, trace_);
     PlayedRequests played = played_requests(q_, trace_, std::holds_alternative<SglangKnobs>(knobs_.of));
     played.blocks = blocks_kept();
@@ -133,8 +133,8 @@ class RequestService::Plays {
     if (pools.prefill_replicas == 0) return;
     require_noticed(study_.study, knobs_, {});
     q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, knobs_of_prefill(pools.knobs), 0, "knob"};
-    pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, knobs_, lengths(), prompt(),
-                                         PairPools::Known{&pools.prefill->times(), pools.rates});
+    pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, q_.replicas, knobs_, lengths(),
+                                         prompt(), PairPools::Known{&pools.prefill->times(), pools.rates});
   }
 
   ServiceAnswer asked(ServiceAnswer out) const {
@@ -147,12 +147,12 @@ class RequestService::Plays {
     return out;
   }
 
-  // Of a group's cache, memory is taken for: of a pool that grows (RunPool) those of all requests.
+  // Of a group's cache: pools grow with what requests hold, SGLang's tree with text, whatever its pages are.
   double blocks_kept() const {
-    const double all = knobs_.blocks();
-    if (!std::holds_alternative<VllmKnobs>(knobs_.of)) return all;
-    const double each = static_cast<double>(mean_) / knobs_.block() + 1;
-    return std::min(all, static_cast<double>(q_.requests) * each / (q_.replicas * q_.plan.dp));
+    const bool tree = std::holds_alternative<SglangKnobs>(knobs_.of);
+    const double tokens = tree ? std::max<double>(kTraceBlock, knobs_.block()) : knobs_.block();
+    const double all = (static_cast<double>(mean_) / tokens + 1) * static_cast<double>(q_.requests);
+    return std::min<double>(knobs_.blocks(), all / (q_.replicas * q_.plan.dp));
   }
 
   // Rates of a trace are told as such; it is played faster or slower to have them.

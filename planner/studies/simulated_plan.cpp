@@ -79,13 +79,18 @@ SimulatedPlan simulate_plan(const Study& study, Evaluator& e, Plan plan) {
   out.refusal = does_not_start(study.study, plan);
   out.memory = memory_use(study.study, plan);
   out.misfit = does_not_fit(study.study, out.memory);
-  if (out.misfit) return out;
+  // What of a model is not read is known whether it fits or not.
+  std::vector<Diagnostic> of_model = model_notes(study.study);
+  if (auto unchecked = unchecked_model(study.study))
+    of_model.push_back(Diagnostic{{}, std::move(*unchecked), {}});
+  if (out.misfit) {
+    out.unread = std::move(of_model);
+    return out;
+  }
   out.breakdown = break_down(e, plan);
   out.collectives = collectives(e);
   out.unread = unread_parameters(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
-  for (Diagnostic& note : model_notes(study.study)) out.unread.push_back(std::move(note));
-  if (auto unchecked = unchecked_model(study.study))
-    out.unread.push_back(Diagnostic{{}, std::move(*unchecked), {}});
+  for (Diagnostic& note : of_model) out.unread.push_back(std::move(note));
   out.narrow = narrow_warnings(study.study, std::span(&plan, 1), study.sweep().search.all_reduce);
   for (Diagnostic& d : unused_kernels(study.study, std::span(&plan, 1), study.sweep().search.all_reduce))
     out.narrow.push_back(std::move(d));

@@ -49,6 +49,11 @@ std::optional<RingCrossing> crossing_of(const Study& study, int ranks, const Loo
       o.most = miss;
       any = true;
     }
+    // Between two of these rates, where it is not told apart itself.
+    if (any && !told_apart(std::exp(ratio(out.miss)), o.ratio)) {
+      o.lowest = std::min(o.lowest, out.miss);
+      o.most = std::max(o.most, out.miss);
+    }
     return o;
   };
   out.shared = around(FitErrors::shared);

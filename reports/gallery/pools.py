@@ -88,7 +88,7 @@ def published(program):
                 tpot = next(l for l in answer["latencies"] if l["latency"] == "TPOT")
                 ttft = next(l for l in answer["latencies"] if l["latency"] == "TTFT")
                 rows.append({**d, "users": users, "tpot": tpot["mean_s"], "ttft": ttft["mean_s"],
-                             "per_gpu": answer["output_tokens_per_s_gpu"]})
+                             "per_gpu": answer["output_tokens_per_s_gpu"]["value"]})
         print("published", gpus, len(rows), flush=True)
     return rows
 

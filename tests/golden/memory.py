@@ -76,6 +76,8 @@ def questions():
         ["conversation", "talk.yaml", "-o", "talked"],
         [*served, "--rate", "5/s", "--requests", "200000"],
         [*served, "--rate", "5/s", "--requests", "2000", "--replicas", "400"],
+        [*served, "--rate", "5/s", "--requests", "2000", "--replicas", "400", "--engine", "sglang"],
+        [*served, "--rate", "5/s", "--requests", "2000", "--replicas", "400", "--engine", "vllm"],
         [*served, "--users", "1000000", "--requests", "2000"],
         long,
         [*long, "--prefill", "tensor:tpa=2,tpf=2", "--prefill-knob", "max_num_batched_tokens=131072"],
