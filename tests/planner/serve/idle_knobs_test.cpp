@@ -37,7 +37,7 @@ std::map<double, std::pair<double, double>> times_of(const Case& c) {
 template <class Case>
 int changed(Case (*make)(std::uint64_t), PairRole role, const Change& change) {
   int out = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Case before = make(seed);
     auto& knobs = role == PairRole::prefills ? before.prefill : before.decode;
     const KnobsGiven given{role == PairRole::decodes, "knob"};
