@@ -122,7 +122,18 @@ bool TrtllmScheduler::awaits_end() const {
 void TrtllmScheduler::activate(Id id) {
   if (evicts()) active_.push_back(id);
   waiting_.push_back(id);
-  if (!awaits_end()) return;
+}
+
+// Most begin before anybody asks for those that may be found.
+void TrtllmScheduler::await_ends() {
+  const std::uint64_t before = awaited_;
+  for (auto i = waiting_.rbegin(); i != waiting_.rend() && requests_[*i].number >= before; ++i) {
+    awaited_ = std::max(awaited_, requests_[*i].number + 1);
+    await_end(*i);
+  }
+}
+
+void TrtllmScheduler::await_end(Id id) {
   const Request& r = requests_[id];
   const std::uint32_t whole = (r.context - 1) / knobs_.tokens_per_block;
   if (whole > 0 && !knobs_.enable_block_reuse) return;
@@ -134,8 +145,8 @@ void TrtllmScheduler::activate(Id id) {
 
 void TrtllmScheduler::wait_no_more(Id id) {
   take_out(waiting_, id);
-  if (!awaits_end()) return;
   const Request& r = requests_[id];
+  if (!awaits_end() || r.number >= awaited_) return;
   const std::uint32_t whole = (r.context - 1) / knobs_.tokens_per_block;
   ends_.remove(id, whole == 0 ? std::nullopt : pool_.id_of(r.share, whole - 1));
 }
@@ -163,6 +174,7 @@ void TrtllmScheduler::fit_no_evict() {
 // Whether anybody that came behind the one of a number has all that it lacks in so few tokens, less than a
 // block, if it has blocks.
 bool TrtllmScheduler::others_have_tokens(std::uint64_t number, std::uint32_t left) {
+  await_ends();
   const auto behind = [&](Id id) { return requests_[id].number > number; };
   return std::any_of(
              prompts_.begin(), prompts_.end(),

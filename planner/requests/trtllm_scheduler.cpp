@@ -1,7 +1,6 @@
 #include "planner/requests/trtllm_scheduler.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 

@@ -210,6 +210,8 @@ class TrtllmScheduler : public Scheduler {
   void complete(Request& r);
   void decode_no_more(Id id);
   bool awaits_end() const;
+  void await_end(Id id);
+  void await_ends();
   void wait_no_more(Id id);
   std::uint32_t take_text(Id id, std::uint32_t tokens);
   void begin(Id id);
@@ -258,7 +260,8 @@ class TrtllmScheduler : public Scheduler {
       in_order_;  // prompts have tokens of a step in the order in which they came, each all that it can
   const bool together_;  // those that decode are looked at together
   TrtllmPool pool_;
-  AwaitedEnds ends_;                    // of waiting_, where awaits_end()
+  AwaitedEnds ends_;                    // of waiting_, where awaits_end(), of who came before
+  std::uint64_t awaited_ = 0;           // this one
   std::vector<std::uint64_t> new_ids_;  // for a moment
   RequestSlots<Request> requests_;
   // Active requests, in the order in which they came: those that have no blocks; those whose prompts have and
