@@ -9,22 +9,6 @@
 
 namespace shardline {
 
-namespace {
-
-// The finaliser of SplitMix64 [S10]: a bijection.
-std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
-
-BlockHash chain_hash(BlockHash before, std::uint64_t content) {
-  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
-  return mixed(mixed(before + kGolden) ^ (content + kGolden));
-}
-
 void extend_chain(std::vector<BlockHash>& chain, std::size_t blocks, const ChainText& of) {
   constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;
   const std::size_t parts = of.text_block / of.block;
@@ -40,14 +24,6 @@ void extend_chain(std::vector<BlockHash>& chain, std::size_t blocks, const Chain
 
 BlockTable::BlockTable(std::uint32_t blocks)
     : slots_(std::bit_ceil(2 * std::size_t{blocks} + 2)), mask_(slots_.size() - 1) {}
-
-std::size_t BlockTable::place(BlockHash hash) const {
-  std::size_t at = hash & mask_;
-  while (slots_[at].block != 0 && slots_[at].hash != hash) at = (at + 1) & mask_;
-  return at;
-}
-
-std::uint32_t BlockTable::find(BlockHash hash) const { return slots_[place(hash)].block; }
 
 std::uint32_t BlockTable::try_insert(BlockHash hash, std::uint32_t block) {
   const std::size_t at = place(hash);

@@ -16,7 +16,16 @@ using KvBlock = Index<struct KvBlockTag>;
 using BlockHash = std::uint64_t;
 /// The hash of a block behind `before`, 0 at the beginning. 64 bits: of n different blocks two collide with
 /// probability n^2 / 2^65.
-BlockHash chain_hash(BlockHash before, std::uint64_t content);
+inline BlockHash chain_hash(BlockHash before, std::uint64_t content) {
+  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
+  // The finaliser of SplitMix64 [S10]: a bijection.
+  const auto mixed = [](std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+  };
+  return mixed(mixed(before + kGolden) ^ (content + kGolden));
+}
 
 /// What the blocks of a request's text are made of.
 struct ChainText {
@@ -36,7 +45,7 @@ class BlockTable {
   /// With room for so many entries; more make it grow.
   explicit BlockTable(std::uint32_t blocks);
   /// The block, or 0: that one is nobody's.
-  std::uint32_t find(BlockHash hash) const;
+  std::uint32_t find(BlockHash hash) const { return slots_[place(hash)].block; }
   /// The block that is there already, or 0 and it is this one from now on.
   std::uint32_t try_insert(BlockHash hash, std::uint32_t block);
   /// Another block for a hash that is there (checked).
@@ -51,7 +60,11 @@ class BlockTable {
     std::uint32_t block = 0;
   };
   /// Where the hash is, or the empty slot where it would be.
-  std::size_t place(BlockHash hash) const;
+  std::size_t place(BlockHash hash) const {
+    std::size_t at = hash & mask_;
+    while (slots_[at].block != 0 && slots_[at].hash != hash) at = (at + 1) & mask_;
+    return at;
+  }
   void grow();
 
   std::vector<Slot> slots_;

@@ -21,7 +21,10 @@ struct DecidedStep {
     bool operator==(const Part&) const = default;
   };
   StepBatch batch;
-  std::vector<Part> parts;
+  std::vector<Part> parts;  // named
+  // Who decodes beside them, and who did up to the step before (Scheduler::Ended).
+  std::uint32_t others = 0;
+  std::vector<Scheduler::Id> before;
 
   /// One more request decodes, with so many tokens cached.
   void add_decode(std::uint32_t cached) {
@@ -54,6 +57,8 @@ class DecidedSteps {
     step.batch.cached = 0;
     step.batch.prompts.clear();
     step.parts.clear();
+    step.others = 0;
+    step.before.clear();
     return step;
   }
   void drop_back() { --count_; }

@@ -55,32 +55,49 @@ PairRun PairPlay::run(std::uint64_t requests, const std::function<void(std::uint
 // engine, then replicas that die or are back, then routers and what is sent, then engines that begin: first
 // those that decode, as they tell the others of room.
 bool PairPlay::next_event() {
+  enum class Next : std::uint8_t { ends, links, comes, fails, between, sends, begins };
   const auto earlier = [&](FirstDue PairPool::*of) -> PairPool& {
     return (prefill_.*of).time() < (decode_.*of).time() ? prefill_ : decode_;
   };
   PairPool& ends = earlier(&PairPool::ends);
   PairPool& comes = earlier(&PairPool::arrivals);
   PairPool& begins = earlier(&PairPool::begins);
-  const Seconds sends = more_ ? load_.arrivals->next_time() : Seconds(kNoPairEvent);
-  const Seconds between = between_.empty() ? Seconds(kNoPairEvent) : between_.top().at;
-  const Seconds fails = next_failure();
-  const Seconds first = std::min(
-      {ends.ends.time(), links_.next(), comes.arrivals.time(), fails, between, sends, begins.begins.time()});
+  Next next = Next::ends;
+  Seconds first = ends.ends.time();
+  const auto or_before = [&](Seconds time, Next what) {
+    if (!(time < first)) return;
+    first = time;
+    next = what;
+  };
+  or_before(links_.next(), Next::links);
+  or_before(comes.arrivals.time(), Next::comes);
+  or_before(next_failure(), Next::fails);
+  if (!between_.empty()) or_before(between_.top().at, Next::between);
+  if (more_) or_before(load_.arrivals->next_time(), Next::sends);
+  or_before(begins.begins.time(), Next::begins);
   if (first.value == kNoPairEvent) return false;
-  if (ends.ends.time() == first) {
-    touch(ends, ends.ends.which(), first);
-  } else if (links_.next() == first) {
-    end_transfer();
-  } else if (comes.arrivals.time() == first) {
-    arrive(comes, comes.arrivals.which());
-  } else if (fails == first) {
-    happen(events_[next_event_++]);
-  } else if (between == first) {
-    go_between();
-  } else if (sends == first) {
-    send();
-  } else {
-    begin(begins, begins.begins.which());
+  switch (next) {
+    case Next::ends:
+      touch(ends, ends.ends.which(), first);
+      break;
+    case Next::links:
+      end_transfer();
+      break;
+    case Next::comes:
+      arrive(comes, comes.arrivals.which());
+      break;
+    case Next::fails:
+      happen(events_[next_event_++]);
+      break;
+    case Next::between:
+      go_between();
+      break;
+    case Next::sends:
+      send();
+      break;
+    case Next::begins:
+      begin(begins, begins.begins.which());
+      break;
   }
   return true;
 }

@@ -62,6 +62,7 @@ class ReadingPair : public PairPlay {
       else
         begin_read(w.reads, id, tokens);
     }
+    if (never_fails()) return;
     const PlayedEngine& e = *decode_.engines[i];
     for (std::size_t g = 0; g < decode_.groups.count; ++g) {
       failed_.clear();

@@ -19,6 +19,7 @@ std::size_t RadixTree::shared(const Node& node, std::span<const std::uint64_t> t
   constexpr std::size_t kPiece = 16;
   const std::size_t most = std::min(node.text.size(), text.size());
   const std::uint64_t* const kept = node.text.data();
+  if (std::equal(kept, kept + most, text.data())) return most;
   std::size_t same = 0;
   while (same + kPiece <= most && std::equal(kept + same, kept + same + kPiece, text.data() + same))
     same += kPiece;
@@ -45,11 +46,11 @@ RadixTree::Match RadixTree::match(std::span<const std::uint64_t> text) {
   return out;
 }
 
-RadixTree::Match RadixTree::insert(std::span<const std::uint64_t> text) {
-  const std::uint64_t now = ++clock_;
-  RadixNode at = 0;
-  touch(at, now);
-  std::uint64_t done = 0;
+RadixTree::Match RadixTree::insert(Match known, std::span<const std::uint64_t> text) {
+  ask(known.node);
+  const std::uint64_t now = clock_;
+  RadixNode at = known.node;
+  std::uint64_t done = known.pages;
   while (done < text.size()) {
     const RadixNode next = child(at, text.subspan(done));
     if (next == 0) break;

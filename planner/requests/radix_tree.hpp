@@ -33,8 +33,9 @@ class RadixTree {
   /// The longest beginning of a text that is kept. A segment of which only a part fits is split.
   Match match(std::span<const std::uint64_t> text);
   /// Keeps a text: where it ends now, and how many of its pages were kept already, so that the owner has them
-  /// twice.
-  Match insert(std::span<const std::uint64_t> text);
+  /// twice. Of one that is kept up to a node that somebody uses what stands before it is not compared.
+  Match insert(std::span<const std::uint64_t> text) { return insert({}, text); }
+  Match insert(Match known, std::span<const std::uint64_t> text);
   /// The text up to a node was asked for, as by match() of it.
   void ask(RadixNode node);
   /// Somebody uses, or does not use any more, all from the root to this node.

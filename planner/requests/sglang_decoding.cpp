@@ -16,15 +16,6 @@ std::uint64_t SglangScheduler::pages_to_decode(std::span<const Id> ids) const {
   return pages;
 }
 
-DecidedStep& SglangScheduler::add_step() {
-  DecidedStep& step = steps_.emplace_back(std::move(ended_step_));
-  step.batch.decodes = step.batch.longest = 0;
-  step.batch.cached = 0;
-  step.batch.prompts.clear();
-  step.parts.clear();
-  return step;
-}
-
 // A row for each that runs; of who has all its tokens one in vain.
 void SglangScheduler::decode_all(DecidedStep& step) {
   if (drafts()) return verify_all(step);
@@ -60,7 +51,8 @@ void SglangScheduler::release_retracted(Id id, std::size_t others) {
   if (windows_) windows_->free += held - std::max(r.kept, r.gone / knobs_.page_size);
   unlock(r);
   evict_for(std::uint64_t{others} * knobs_.retract_decode_steps);
-  for (DecidedStep& step : steps_) std::erase_if(step.parts, [&](const auto& p) { return p.id == id; });
+  // At most one step is decided.
+  if (!steps_.empty()) std::erase_if(steps_.front().parts, [&](const auto& p) { return p.id == id; });
   r.generated = r.known();  // the token under way is lost
   r.in_flight = r.computed = r.allocated = r.kept = r.gone = r.decoded = 0;
   --slots_;
@@ -116,7 +108,7 @@ bool SglangScheduler::schedule_decodes() {
   } else {
     ++ratio_steps_;
   }
-  decode_all(add_step());
+  decode_all(steps_.add());
   if (windows_) windows_->of_running = ++windows_->batches;
   return true;
 }

@@ -60,10 +60,9 @@ void SglangScheduler::end_verified(Request& r) const {
 
 // Decided without knowledge of its end, the next step has a row of it in vain.
 void SglangScheduler::leave_next_step(Id id) {
-  for (DecidedStep& step : steps_) {
-    for (DecidedStep::Part& p : step.parts) {
-      if (p.id == id) p.token = false;
-    }
+  if (steps_.empty()) return;
+  for (DecidedStep::Part& p : steps_.front().parts) {
+    if (p.id == id) p.token = false;
   }
 }
 

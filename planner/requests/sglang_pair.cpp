@@ -194,12 +194,16 @@ void SglangScheduler::give_room() {
   drop_failed(false);
   if (asks_.empty()) return;
   std::int64_t retractable = 0, longest = 0;
+  bool counted = false;
   const auto count = [&](std::uint32_t prompt, std::uint32_t known, std::uint32_t answer) {
     retractable += std::int64_t{prompt} + known;
     longest = std::max(longest, std::int64_t{prompt} + clipped(answer));
   };
-  for (const Id id : running_) count(requests_[id].prompt, requests_[id].known(), requests_[id].answer);
-  for (const auto& [prompt, answer] : gone_) count(prompt, answer, answer);
+  const auto count_all = [&] {
+    if (std::exchange(counted, true)) return;
+    for (const Id id : running_) count(requests_[id].prompt, requests_[id].known(), requests_[id].answer);
+    for (const auto& [prompt, answer] : gone_) count(prompt, answer, answer);
+  };
   // managers/scheduler.py, init_disaggregation: buffer_size = req_to_token_pool.size * 2.
   const std::size_t buffers = std::size_t{2} * knobs_.max_running_requests;
   while (!asks_.empty() && slots_ < places() && comes_.size() < buffers) {
@@ -207,10 +211,13 @@ void SglangScheduler::give_room() {
     const Request& r = requests_[id];
     const auto free = static_cast<std::int64_t>(free_ * knobs_.page_size);
     const std::int64_t kept = std::int64_t{r.prompt} + knobs_.num_reserved_decode_tokens;
-    const std::int64_t alone = std::int64_t{r.prompt} + clipped(r.answer) - retractable;
-    if (std::max(kept, alone) > free - std::max(reserved(), longest - retractable)) {
-      // What is free only falls while nobody is done: then only the tokens that all have may let it in.
-      if (kept <= free - reserved() && !running_.empty()) changed_ = true;
+    if (kept > free - reserved()) return;  // what is free only falls while nobody is done
+    // The longest lacks no more than its answer beyond what all have, so that mostly nobody is counted.
+    const std::int64_t alone = std::int64_t{r.prompt} + clipped(r.answer);
+    const std::int64_t lacks = knobs_.clip_max_new_tokens_estimation;
+    if (std::max(kept, alone) > free - std::max(reserved(), lacks)) count_all();
+    if (counted && std::max(kept, alone - retractable) > free - std::max(reserved(), longest - retractable)) {
+      if (!running_.empty()) changed_ = true;  // the tokens that all have may let it in
       return;
     }
     asks_.pop_front();

@@ -300,7 +300,7 @@ void SglangScheduler::compute_prompts(const Budget& b) {
     windows_->of_prompts = ++windows_->batches;
     windows_->cut_is_kept = false;
   }
-  DecidedStep& step = add_step();
+  DecidedStep& step = steps_.add();
   last_.clear();
   last_prompts_ = true;
   last_fewer_ = cut_.has_value();
@@ -347,8 +347,7 @@ SglangScheduler::Ended SglangScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
   ended_.clear();
-  ended_step_ = std::move(steps_.front());
-  const DecidedStep& step = ended_step_;
+  const DecidedStep& step = steps_.front();
   steps_.pop_front();
   if (role_ == PairRole::prefills) send(step);
   for (const DecidedStep::Part& p : step.parts) {

@@ -190,7 +190,6 @@ class SglangScheduler : public Scheduler {
   bool schedule_prompts();
   void compute_prompts(const Budget& b);
   bool schedule_decodes();
-  DecidedStep& add_step();
   void decode_all(DecidedStep& step);
   std::uint64_t pages_to_decode(std::span<const Id> ids) const;
   void retract();
@@ -262,9 +261,8 @@ class SglangScheduler : public Scheduler {
   std::uint32_t finished_ = 0;  // beside them, done since a step that decodes was decided
   std::vector<Id> last_;        // in the step decided last, if it has prompts
   std::optional<Id> cut_;       // of its prompt a part is computed
-  std::deque<DecidedStep> steps_;
-  DecidedStep ended_step_;  // that ended last: the next one takes its memory
-  bool full_ = false;       // nobody is tried
+  DecidedSteps steps_;
+  bool full_ = false;  // nobody is tried
   bool last_prompts_ = false, last_fewer_ = false;
   double ratio_from_;
   std::uint64_t ratio_steps_ = 0;  // that decoded since

@@ -40,17 +40,19 @@ void SglangScheduler::extend_text(Request& r, std::size_t count) {
   if (i >= count) return;
   // All that there will ever be, so that they move no more.
   if (had == 0) pages.reserve(std::max(count, std::size_t{pages_of(r.prompt + r.answer)}));
-  pages.resize(count);
   const std::size_t parts = text_block_ / knobs_.page_size;
   const std::size_t of_prompt = r.prompt / knobs_.page_size;
   const std::size_t given = std::min({count, of_prompt, parts * r.text.size()});
+  pages.resize(count);
+  std::uint64_t* at = pages.data() + had;
   while (i < given) {
     const std::size_t block = i / parts, end = std::min(given, (block + 1) * parts);
-    const BlockHash hash = chain_hash(r.text[block], 0);
-    for (; i < end; ++i) pages[i] = hash + kPlace * (i - block * parts);
+    BlockHash page = chain_hash(r.text[block], 0) + kPlace * (i - block * parts);
+    for (const std::uint64_t* const to = at + (end - i); at != to; page += kPlace) *at++ = page;
+    i = end;
   }
-  const BlockHash own = chain_hash(kOwn | r.number, 0);
-  for (; i < count; ++i) pages[i] = own + kPlace * i;
+  BlockHash page = chain_hash(kOwn | r.number, 0) + kPlace * i;
+  for (; i < count; ++i, page += kPlace) *at++ = page;
   if (drafts()) join_pages(r, pages, had);
 }
 
@@ -96,11 +98,13 @@ void SglangScheduler::keep_prompt(Id id, std::uint32_t tokens) {
   const std::uint32_t whole = text_pages(tokens);
   extend_text(r, whole);
   if (windows_) return keep_with_windows(r, whole);
-  const auto [node, twice] = tree_.insert(text_of(r, whole));
+  if (whole == r.kept) return tree_.ask(r.node);
+  const auto [node, twice] = tree_.insert({r.node, r.kept}, text_of(r, whole));
   free_ += twice - std::min<std::uint64_t>(twice, r.kept);
-  tree_.ask(node);  // cache_unfinished_req matches what it has inserted
-  unlock(r);
+  const RadixNode before = r.node;
   lock(r, node);
+  tree_.ask(node);  // cache_unfinished_req matches what it has inserted
+  tree_.unlock(before);
   r.kept = whole;
 }
 
@@ -116,7 +120,7 @@ void SglangScheduler::leave(Request& r) {
     if (windows_) {
       leave_with_windows(r, held, whole);
     } else {
-      const std::uint64_t twice = tree_.insert(text_of(r, whole)).pages;
+      const std::uint64_t twice = tree_.insert({r.node, r.kept}, text_of(r, whole)).pages;
       free_ += twice - std::min<std::uint64_t>(twice, r.kept);
       free_ += held - whole;
     }

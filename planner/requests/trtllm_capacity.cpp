@@ -96,7 +96,7 @@ std::int64_t TrtllmScheduler::next_blocks(Id id) {
 
 // One has all of its prompt; one leaves or is paused.
 void TrtllmScheduler::decode(Id id) {
-  put(decoding_, id);
+  if (!together_) put(decoding_, id);
   owed_ += owes(requests_[id]);
 }
 
@@ -106,10 +106,11 @@ void TrtllmScheduler::complete(Request& r) {
 }
 
 void TrtllmScheduler::decode_no_more(Id id) {
-  take_out(decoding_, id);
   const Request& r = requests_[id];
+  const bool completes = r.state == Request::State::to_complete;
+  if (!together_ || !completes) take_out(decoding_, id);
   owed_ -= owes(r);
-  if (r.state == Request::State::to_complete) --completing_;
+  if (completes) --completing_;
 }
 
 // Whether who waits is looked up only where its text may be found up to its end: parts of prompts fill a step
@@ -121,7 +122,18 @@ bool TrtllmScheduler::awaits_end() const {
 void TrtllmScheduler::activate(Id id) {
   if (evicts()) active_.push_back(id);
   waiting_.push_back(id);
-  if (!awaits_end()) return;
+}
+
+// Most begin before anybody asks for those that may be found.
+void TrtllmScheduler::await_ends() {
+  const std::uint64_t before = awaited_;
+  for (auto i = waiting_.rbegin(); i != waiting_.rend() && requests_[*i].number >= before; ++i) {
+    awaited_ = std::max(awaited_, requests_[*i].number + 1);
+    await_end(*i);
+  }
+}
+
+void TrtllmScheduler::await_end(Id id) {
   const Request& r = requests_[id];
   const std::uint32_t whole = (r.context - 1) / knobs_.tokens_per_block;
   if (whole > 0 && !knobs_.enable_block_reuse) return;
@@ -133,8 +145,8 @@ void TrtllmScheduler::activate(Id id) {
 
 void TrtllmScheduler::wait_no_more(Id id) {
   take_out(waiting_, id);
-  if (!awaits_end()) return;
   const Request& r = requests_[id];
+  if (!awaits_end() || r.number >= awaited_) return;
   const std::uint32_t whole = (r.context - 1) / knobs_.tokens_per_block;
   ends_.remove(id, whole == 0 ? std::nullopt : pool_.id_of(r.share, whole - 1));
 }
@@ -143,9 +155,9 @@ void TrtllmScheduler::fit_no_evict() {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
   std::int64_t available = pool_.available() - owed_;
   // All of those that decode are in the step, but where tokens or places are out.
-  const bool all = completing_ == 0 && decoding_.size() * rows() <= knobs_.max_num_tokens;
+  const bool all = together_ || (completing_ == 0 && decoding_.size() * rows() <= knobs_.max_num_tokens);
   (all ? generating_ : fitting_) = decoding_;
-  if (is_static && decoding_.size() + coming_.size() > 0) return;
+  if (is_static && decoding() + coming_.size() > 0) return;
   if (role_ != PairRole::decodes) {
     fit_prompts(available);
     return;
@@ -162,6 +174,7 @@ void TrtllmScheduler::fit_no_evict() {
 // Whether anybody that came behind the one of a number has all that it lacks in so few tokens, less than a
 // block, if it has blocks.
 bool TrtllmScheduler::others_have_tokens(std::uint64_t number, std::uint32_t left) {
+  await_ends();
   const auto behind = [&](Id id) { return requests_[id].number > number; };
   return std::any_of(
              prompts_.begin(), prompts_.end(),
@@ -176,7 +189,8 @@ bool TrtllmScheduler::others_have_tokens(std::uint64_t number, std::uint32_t lef
 bool TrtllmScheduler::fits(Id id, Room& room) {
   const Request& r = requests_[id];
   const std::int64_t states = r.first_chunk() ? 1 : 0;
-  if (generating_.size() + fitting_.size() >= knobs_.max_batch_size || states > room.slots) return false;
+  const std::size_t before = steady_.count() + generating_.size() + fitting_.size();
+  if (before >= knobs_.max_batch_size || states > room.slots) return false;
   const std::int64_t most = owes(r);
   if (most > room.blocks) {
     for (const Id other : uncounted_) room.counted -= to_completion(other);
@@ -196,7 +210,7 @@ void TrtllmScheduler::fit_prompts(std::int64_t available) {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
   const bool parts = knobs_.enable_chunked_prefill;
   const std::uint32_t block = knobs_.tokens_per_block;
-  const std::uint64_t verified = (decoding_.size() - completing_) * rows();
+  const std::uint64_t verified = (decoding() - completing_) * rows();
   std::uint32_t left = knobs_.max_num_tokens -
                        static_cast<std::uint32_t>(std::min<std::uint64_t>(verified, knobs_.max_num_tokens));
   uncounted_.clear();

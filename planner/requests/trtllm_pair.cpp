@@ -18,7 +18,7 @@ void TrtllmScheduler::was_read(std::uint64_t number, bool at_once) {
 }
 
 void TrtllmScheduler::notice() {
-  for (const std::uint64_t it : std::exchange(told_, {})) {
+  for (const std::uint64_t it : told_) {
     if (role_ == PairRole::prefills) {
       const auto kept = kept_.find(it);
       pool_.release(kept->second);
@@ -40,6 +40,7 @@ void TrtllmScheduler::notice() {
     left_early_ = true;
     leave(id);
   }
+  told_.clear();
 }
 
 // The server that prefills: blocks of what is done are held until they were read, beside what finds them.

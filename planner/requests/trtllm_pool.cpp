@@ -96,13 +96,8 @@ void TrtllmPool::hold_found(Share& share) {
   share.last = path_.empty() ? 0 : path_.back();
 }
 
-void TrtllmPool::take(Share& share, std::uint32_t count) {
-  SL_CHECK(count <= available_, "blocks that are taken are free");
-  take(count);
-  share.blocks += count;
-}
-
 void TrtllmPool::take(std::uint32_t count) {
+  SL_CHECK(count <= available_, "blocks that are taken are free");
   available_ -= count;
   while (count > 0) {
     const std::uint32_t run = runs_[0].after;

@@ -61,7 +61,12 @@ class TrtllmPool {
   /// A request without blocks (checked) holds what was found for it last; nothing happened since then.
   void hold_found(Share& share);
   /// Takes so many blocks without text, from the front of the queue. There are as many (checked).
-  void take(Share& share, std::uint32_t count);
+  void take(Share& share, std::uint32_t count) {
+    take(count);
+    share.blocks += count;
+  }
+  /// Likewise for several requests, whose shares count them themselves.
+  void take(std::uint32_t count);
   /// The first so many blocks of a share, which holds as many (checked), can be found, but for those whose
   /// text another one has. Appends the ids of those that could not be before to `ids`.
   void store(Share& share, std::uint32_t full, std::vector<std::uint64_t>& ids);
@@ -94,7 +99,6 @@ class TrtllmPool {
   std::uint32_t split(std::uint32_t run, std::uint32_t at);
   void forget_lost(std::uint32_t run);
   void queue_blank(bool at_front, std::uint32_t count);
-  void take(std::uint32_t count);
   void lose(std::uint32_t run, std::uint32_t count);
   std::uint32_t blank(const Share& share) const;
   static void own(Share& share, std::uint32_t low, std::uint32_t high, std::uint32_t run);

@@ -1,7 +1,6 @@
 #include "planner/requests/trtllm_scheduler.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -15,7 +14,10 @@ TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role, DraftL
       law_(std::move(law)),
       in_order_(!knobs.enable_chunked_prefill ||
                 knobs.context_chunking_policy != TrtllmChunking::equal_progress),
-      pool_(knobs.blocks, knobs.enable_block_reuse) {
+      together_(law_.drafts() == 0 && knobs.capacity_scheduler_policy != TrtllmPolicy::max_utilization &&
+                knobs.max_batch_size <= knobs.max_num_tokens),
+      pool_(knobs.blocks, knobs.enable_block_reuse),
+      steady_(knobs.tokens_per_block) {
   SL_CHECK(knobs.tokens_per_block > 0 && knobs.max_num_tokens > 0 && knobs.max_batch_size > 0,
            "a step has room for a token of a request");
   if (blocks_of(knobs.max_seq_len) > knobs.blocks) {
@@ -79,9 +81,9 @@ void TrtllmScheduler::take_blocks(Request& r, std::uint64_t tokens) {
 
 // Of those that fit the cache, those that fit a step.
 void TrtllmScheduler::choose() {
-  auto tokens = static_cast<std::uint32_t>(generating_.size() * rows());
+  std::size_t count = steady_.count() + generating_.size();
+  auto tokens = static_cast<std::uint32_t>(count * rows());
   std::uint64_t prompts = 0;
-  std::size_t count = generating_.size();
   bool fit = true;
   for (const Id id : fitting_) {
     if (count >= knobs_.max_batch_size) break;
@@ -129,8 +131,9 @@ void TrtllmScheduler::choose() {
 // Whether prompts wait for more of them to share their step.
 bool TrtllmScheduler::held_back() {
   if (knobs_.batch_wait_timeout_iters == 0 && knobs_.batch_wait_max_tokens_ratio <= 0) return false;
-  if (chunks_.empty() || generating_.empty()) return false;
-  auto tokens = static_cast<double>(generating_.size() * rows());
+  const std::size_t decodes = steady_.count() + generating_.size();
+  if (chunks_.empty() || decodes == 0) return false;
+  auto tokens = static_cast<double>(decodes * rows());
   for (const Chunk& c : chunks_) tokens += cost(c.size, c.reusable, c.left);
   if (waited_ >= knobs_.batch_wait_timeout_iters ||
       tokens >= knobs_.batch_wait_max_tokens_ratio * knobs_.max_num_tokens) {
@@ -152,7 +155,7 @@ void TrtllmScheduler::store(Request& r, std::uint32_t tokens) {
 void TrtllmScheduler::pause(Id id) {
   Request& r = requests_[id];
   // Of its text the last token counts as one without KV, whether a step of it is under way or not.
-  const std::uint32_t known = r.prompt + r.generated - (drafts() ? 0 : r.in_flight);
+  const std::uint32_t known = r.prompt + r.generated - (r.last > finished_ ? 1 : 0);
   store(r, std::min(r.cached, known - 1));
   if (r.state == Request::State::context)
     take_out(prompts_, id);
@@ -212,13 +215,14 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
   r.cached += size;
   const bool token = r.cached == r.context;
   if (token) {
-    ++r.in_flight;
     r.drafts = law_.drafts();
-    if (!drafts()) ++r.generated;
     r.state = Request::State::generation;
     take_out(prompts_, c.id);
     decode(c.id);
-    if (r.generated == r.answer) complete(r);
+    if (drafts())
+      ++r.in_flight;
+    else
+      add_token(c.id);
   }
   step.parts.push_back({c.id, token});
   return true;
@@ -251,38 +255,28 @@ bool TrtllmScheduler::schedule() {
     fit_no_evict();
   begin_reads();
   choose();
-  steady_ = pausing_.empty() && !left_early_;
+  undisturbed_ = pausing_.empty() && !left_early_;
   if (held_back()) {
     chunks_.clear();
-    steady_ = false;
+    undisturbed_ = false;
   }
   for (const Id id : pausing_) pause(id);
-  if (chunks_.empty() && generating_.empty()) return false;
+  const auto decodes = static_cast<std::uint32_t>(steady_.count() + generating_.size());
+  if (chunks_.empty() && decodes == 0) return false;
   DecidedStep& step = steps_.add();
-  const auto decodes = static_cast<std::uint32_t>(generating_.size());
   std::uint32_t budget = knobs_.max_num_tokens - decodes * rows();
   for (const Chunk& c : chunks_) compute_prompt(c, budget);
   if (drafts())
     verify_all(step);
   else
     decode_all(step);
-  if (!step.batch.empty()) return true;
-  steps_.drop_back();
-  return false;
-}
-
-void TrtllmScheduler::decode_all(DecidedStep& step) {
-  for (const Id id : generating_) {
-    Request& r = requests_[id];
-    if (r.state == Request::State::arrived) take_first(id);
-    take_blocks(r, std::uint64_t{r.cached} + 1);
-    step.add_decode(r.cached);
-    ++r.cached;
-    ++r.generated;
-    ++r.in_flight;
-    if (r.generated == r.answer) complete(r);
-    step.parts.push_back({id, true});
+  if (step.batch.empty()) {
+    steps_.drop_back();
+    return false;
   }
+  ++decided_;
+  join_steady();
+  return true;
 }
 
 const StepBatch& TrtllmScheduler::front() const {
@@ -290,63 +284,19 @@ const StepBatch& TrtllmScheduler::front() const {
   return steps_.front().batch;
 }
 
-std::uint64_t TrtllmScheduler::blocks_for(std::uint64_t steps) const {
-  std::uint64_t sum = 0;
-  for (const DecidedStep::Part& p : steps_.back().parts)
-    sum += blocks_of(requests_[p.id].cached + steps) - requests_[p.id].share.blocks;
-  return sum;
-}
-
-std::uint64_t TrtllmScheduler::steps_alike() const {
-  if (drafts() || steps_.size() < depth()) return 1;
-  const DecidedStep &first = steps_.front(), &last = steps_.back();
-  // Who waits goes on to: what those that run lack for the rest of their answers becomes fewer as the free
-  // blocks do, and of the text in the cache there is never more.
-  if (!steady_ || !first.batch.prompts.empty() || !last.batch.prompts.empty() || first.parts != last.parts ||
-      last.parts.size() != started_) {
-    return 1;
-  }
-  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();  // more that can be decided
-  for (const DecidedStep::Part& p : last.parts)
-    most = std::min<std::uint64_t>(most, requests_[p.id].answer - requests_[p.id].generated);
-  // Prompts that fit the cache but no step go before those that came later and decode.
-  if (owed_ >= 0 && static_cast<std::uint64_t>(owed_) + reserved_ <= pool_.available()) return most + 1;
-  const auto enough = [&](std::uint64_t more) { return blocks_for(more) + reserved_ <= pool_.available(); };
-  if (enough(most)) return most + 1;
-  std::uint64_t fits = 0;
-  while (most - fits > 1) {
-    const std::uint64_t middle = fits + (most - fits) / 2;
-    (enough(middle) ? fits : most) = middle;
-  }
-  return fits + 1;
-}
-
-// Decides so many steps like the last one, whose place they take.
-void TrtllmScheduler::more_alike(std::uint32_t steps) {
-  DecidedStep& last = steps_.back();
-  for (const DecidedStep::Part& p : last.parts) {
-    Request& r = requests_[p.id];
-    take_blocks(r, std::uint64_t{r.cached} + steps);
-    r.cached += steps;
-    r.generated += steps;
-    r.in_flight += steps;
-    if (r.generated == r.answer) complete(r);
-  }
-  last.advance(steps);
-}
-
 TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
   if (drafts()) return finish_verified();
-  if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
+  if (steps > 1) more_alike(steps - 1);
+  finished_ += steps;
   ended_.clear();
   bool any = false;
-  for (const DecidedStep::Part& p : steps_.front().parts) {
+  const DecidedStep& step = steps_.front();
+  for (const DecidedStep::Part& p : step.parts) {
     if (!p.token) continue;
     Request& r = requests_[p.id];
-    r.in_flight -= static_cast<std::uint32_t>(steps);
     ended_.push_back(p.id);
-    r.done = r.generated == r.answer && r.in_flight == 0;
+    r.done = r.generated == r.answer && r.last <= finished_;
     any = any || r.done;
     if (!r.stored && r.share.blocks > 0) {
       store(r, r.context);
@@ -355,7 +305,7 @@ TrtllmScheduler::Ended TrtllmScheduler::finish_steps(std::uint64_t steps) {
   }
   steps_.pop_front();
   if (any) leave_done();
-  return {ended_};
+  return {ended_, step.others, step.before};
 }
 
 // In the order in which they came.

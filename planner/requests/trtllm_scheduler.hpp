@@ -17,6 +17,7 @@
 #include "planner/requests/hash_marks.hpp"
 #include "planner/requests/request_slots.hpp"
 #include "planner/requests/scheduler.hpp"
+#include "planner/requests/steady_requests.hpp"
 #include "planner/requests/trtllm_pool.hpp"
 #include "planner/serving/trace.hpp"
 
@@ -63,6 +64,10 @@ struct TrtllmKnobs {
 /// With the overlap scheduler two steps are decided at a time; a request whose last token is decided is in no
 /// further one, but keeps its blocks and its place.
 ///
+/// Those that decode are looked at together, so that a step costs nothing for each of them, where all of them
+/// are in every step: none is ever paused, a step has tokens for all that are active, and nothing is drawn.
+/// Else each is looked at.
+///
 /// With drafts [R20] a step verifies 1 + k tokens of each that decodes, or none where the budget has no room
 /// for all, and its blocks are for all of them; those that rejected drafts had are free when the step has
 /// ended. What it yields is drawn then: with the overlap scheduler the step decided meanwhile may have rows
@@ -93,19 +98,22 @@ class TrtllmScheduler : public Scheduler {
     // asks: for blocks, to read its prompt; comes: it is being read; arrived: it was, and has no row yet.
     enum class State : std::uint8_t { asks, comes, arrived, context, generation, to_complete };
     State state = State::context;
-    std::uint32_t generated = 0, in_flight = 0;  // tokens of the answer, those of steps under way among them;
-                                                 // with drafts those that are known, and steps under way
-    std::uint32_t all_blocks = 0;                // that its prompt and answer fill
-    std::uint32_t context = 0;                   // tokens of its prompt, and what it had when it was paused
-    std::uint32_t cached = 0;                    // tokens with KV, up to the step decided last; with drafts
-                                                 // those that are known to be accepted
-    std::uint32_t kv = 0;                        // with drafts: tokens that it has blocks for
-    std::uint32_t drafts = 0;                    // that it has: k from the end of its first prompt on
-    std::uint32_t verified = 0;                  // steps with drafts of it that have ended
-    std::uint64_t stream = 0;                    // TraceRequest::number
-    bool began = false, stored = false;          // ever; its context can be found
-    TrtllmPool::Share share;
-    Found look;  // the last one
+    std::uint32_t generated = 0;   // tokens of the answer, up to the step decided last, or `since`; with
+                                   // drafts those that are known
+    std::uint32_t in_flight = 0;   // with drafts: steps under way
+    std::uint64_t last = 0;        // without: the step of its last token that is decided, from 1 on
+    std::uint64_t since = 0;       // steps that were decided before it was counted together with others
+    std::uint32_t all_blocks = 0;  // that its prompt and answer fill
+    std::uint32_t context = 0;     // tokens of its prompt, and what it had when it was paused
+    std::uint32_t cached = 0;      // tokens with KV, up to the step decided last, or `since`;
+                                   // with drafts those that are known to be accepted
+    std::uint32_t kv = 0;          // with drafts: tokens that it has blocks for
+    std::uint32_t drafts = 0;      // that it has: k from the end of its first prompt on
+    std::uint32_t verified = 0;    // steps with drafts of it that have ended
+    std::uint64_t stream = 0;      // TraceRequest::number
+    bool began = false, stored = false;  // ever; its context can be found
+    TrtllmPool::Share share;  // it has fewer blocks than it holds where it is counted together with others
+    Found look;               // the last one
     bool first_chunk() const { return state == State::context && share.blocks == 0; }
   };
 
@@ -196,19 +204,33 @@ class TrtllmScheduler : public Scheduler {
   std::size_t active() const { return here_ - queue_.size(); }
   bool evicts() const { return knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization; }
   std::int64_t owes(const Request& r) const { return std::int64_t{r.all_blocks} - r.share.blocks; }
+  // Requests that decode, or will end.
+  std::size_t decoding() const { return started_ - prompts_.size(); }
   void decode(Id id);
   void complete(Request& r);
   void decode_no_more(Id id);
   bool awaits_end() const;
+  void await_end(Id id);
+  void await_ends();
   void wait_no_more(Id id);
   std::uint32_t take_text(Id id, std::uint32_t tokens);
   void begin(Id id);
   bool compute_prompt(const Chunk& c, std::uint32_t& budget);
-  void decode_all(DecidedStep& step);
+  void add_token(Id id);
   void store(Request& r, std::uint32_t tokens);
   void leave(Id id);
   void leave_done();
-  void more_alike(std::uint32_t steps);
+
+  // Steps that decode, trtllm_decoding.cpp.
+  void decode_all(DecidedStep& step);
+  void decode_steady(DecidedStep& step);
+  void end_steady(DecidedStep& step, std::uint64_t decided);
+  void in_order_of_coming(DecidedStep& step);
+  void take_steady(std::uint64_t steps);
+  void join_steady();
+  bool all_alike(const DecidedStep& first, const DecidedStep& last) const;
+  void more_alike(std::uint64_t steps);
+  std::uint64_t most_alike() const;
   std::uint64_t blocks_for(std::uint64_t steps) const;
 
   // Of pairs, trtllm_pair.cpp.
@@ -236,15 +258,19 @@ class TrtllmScheduler : public Scheduler {
   const DraftLaw law_;
   const bool
       in_order_;  // prompts have tokens of a step in the order in which they came, each all that it can
+  const bool together_;  // those that decode are looked at together
   TrtllmPool pool_;
-  AwaitedEnds ends_;                    // of waiting_, where awaits_end()
+  AwaitedEnds ends_;                    // of waiting_, where awaits_end(), of who came before
+  std::uint64_t awaited_ = 0;           // this one
   std::vector<std::uint64_t> new_ids_;  // for a moment
   RequestSlots<Request> requests_;
   // Active requests, in the order in which they came: those that have no blocks; those whose prompts have and
-  // go on; those that decode, or will end; and those that read. All, under max_utilization.
+  // go on; those that decode, or will end; and those that read. All, under max_utilization. Where together_,
+  // those that decode are steady_, but for those that have no row yet, and who will end is in no list.
   std::deque<Id> waiting_;
   std::vector<Id> prompts_, decoding_, coming_, active_;
-  std::size_t completing_ = 0;  // of decoding_, those whose last token is decided
+  SteadyRequests steady_;
+  std::size_t completing_ = 0;  // of those that decode, whose last token is decided
   std::int64_t owed_ = 0;       // blocks that those lack for their answers who decode or read
   std::deque<Id> queue_;        // beyond max_batch_size
   std::vector<Id> ended_, leaving_;
@@ -252,12 +278,15 @@ class TrtllmScheduler : public Scheduler {
   // Of the step that is being decided.
   std::vector<Id> fitting_, pausing_, generating_, reading_;
   std::vector<Chunk> chunks_;
+  std::vector<Id> joining_;  // steady_
+  std::vector<Id> some_;     // for a moment
   std::uint64_t decisions_ = 0;
-  std::vector<Id> uncounted_;   // of those that fit
-  HashMarks about_;             // blocks that prompts are about to fill
-  std::uint64_t reserved_ = 0;  // blocks for prompts that fit, under max_utilization
-  std::uint32_t waited_ = 0;    // steps that prompts were held back
-  bool steady_ = false;         // nobody was paused or held back
+  std::uint64_t decided_ = 0, finished_ = 0;  // steps, ever; without drafts
+  std::vector<Id> uncounted_;                 // of those that fit
+  HashMarks about_;                           // blocks that prompts are about to fill
+  std::uint64_t reserved_ = 0;                // blocks for prompts that fit, under max_utilization
+  std::uint32_t waited_ = 0;                  // steps that prompts were held back
+  bool undisturbed_ = false;                  // nobody was paused or held back
   std::uint64_t paused_ = 0, added_ = 0;
   std::size_t here_ = 0, started_ = 0;  // not done; of these with blocks that are not read into
 

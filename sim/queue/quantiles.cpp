@@ -59,7 +59,9 @@ double last_of(const ValueRun& run) { return ascending(run, run.count - 1); }
 
 void RunQuantiles::add(const ValueRun& run) {
   if (run.count == 0 || run.weight == 0) return;
-  const double first = first_of(run), last = last_of(run);
+  // Of one value the last is the first.
+  const double begin = run.value(0), end = run.count == 1 ? begin : run.value(run.count - 1);
+  const double first = std::min(begin, end), last = std::max(begin, end);
   // Value 0 is one of both, and finite only where start and slope are.
   SL_CHECK(std::isfinite(first) && std::isfinite(last), "values of a run are finite");
   if (blocks_.empty()) blocks_.emplace_back();

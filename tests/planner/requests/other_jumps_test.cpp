@@ -109,6 +109,48 @@ TEST(TrtllmJumps, R9JumpsAreSteps) {
   EXPECT_GT(sums.found, 100'000U);
 }
 
+// Those that decode are looked at together where a step has tokens for all that may be active, else one by
+// one. Of fewer requests than either there is no difference, to the bit.
+TEST(TrtllmJumps, R9TogetherIsOneByOne) {
+  Sums sums;
+  const BentStepTimes times;
+  for (std::uint64_t seed = 0; seed < 500 && !::testing::Test::HasFatalFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    RandomStream random(seed, "trtllm together");
+    TrtllmKnobs knobs = trtllm_knobs(random);
+    if (knobs.capacity_scheduler_policy == TrtllmPolicy::max_utilization) continue;
+    const auto requests = random_requests(random, seed % 2 == 0 ? 200 : 1900);
+    knobs.max_batch_size = knobs.max_num_tokens;
+    ASSERT_GE(knobs.max_batch_size, requests.size());
+    TrtllmScheduler together(knobs);
+    ++knobs.max_batch_size;
+    TrtllmScheduler one_by_one(knobs);
+    const bool jump = random.below(2) == 0;
+    const Played a = play(requests, together, times, jump), b = play(requests, one_by_one, times, jump);
+    ASSERT_EQ(a.answers.size(), b.answers.size());
+    for (std::size_t i = 0; i < a.answers.size(); ++i) {
+      const AnsweredRequest &x = a.answers[i], &y = b.answers[i];
+      ASSERT_EQ(x.number, y.number);
+      ASSERT_EQ(x.first, y.first);
+      ASSERT_EQ(x.last, y.last);
+      ASSERT_EQ(x.found, y.found);
+    }
+    EXPECT_EQ(a.served.steps, b.served.steps);
+    EXPECT_EQ(a.served.events, b.served.events);
+    EXPECT_EQ(a.served.held, b.served.held);
+    EXPECT_EQ(a.served.most_held, b.served.most_held);
+    EXPECT_EQ(a.served.running, b.served.running);
+    ASSERT_EQ(a.served.itl.count(), b.served.itl.count());
+    for (const double q : {0.01, 0.5, 0.9, 0.99, 1.0})
+      EXPECT_EQ(a.served.itl.quantile(q), b.served.itl.quantile(q));
+    EXPECT_EQ(a.served.tpot.mean(), b.served.tpot.mean());
+    if (jump) sums.add(a);
+  }
+  EXPECT_GT(sums.played, 100U);
+  EXPECT_GT(sums.steps, 2 * sums.events);
+  EXPECT_GT(sums.found, 100'000U);
+}
+
 // Batches of 8 equal requests: each takes the step of its prompts and 19 that decode, one batch after
 // another.
 TEST(TrtllmJumps, R9StaticBatchesInClosedForm) {
