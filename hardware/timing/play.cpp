@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hardware/timing/stage_times.hpp"
 #include "hardware/timing/unfolder.hpp"
 
 namespace shardline {
@@ -46,6 +47,20 @@ class BlockPlay {
     }
     pass.latency = Seconds(latest());
     return pass;
+  }
+
+  // A stage hands on what is not of its own work.
+  std::vector<StagePass> stages() {
+    std::vector<StagePass> out;
+    double before = 0;
+    for (const Stage& stage : schedule_.stages) {
+      for (int copy = 0; copy < stage.copies; ++copy) {
+        const Seconds own = busy(stage);
+        out.push_back({own, std::max(Seconds(0), Seconds(latest() - before) - own)});
+        before = latest();
+      }
+    }
+    return out;
   }
 
  private:
@@ -175,6 +190,10 @@ bool plays_all_layers(const Schedule& s) {
     (is_hop(op) ? hops : others) = true;
   }
   return hops && others;
+}
+
+std::vector<StagePass> stages_of_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {
+  return BlockPlay(schedule, cost, scratch).stages();
 }
 
 PassTime play_classes(const Schedule& schedule, CostModel& cost, PassScratch& scratch) {

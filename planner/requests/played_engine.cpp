@@ -62,6 +62,9 @@ PlayedEngine::PlayedEngine(std::vector<Scheduler*> schedulers, const ReplicaGrou
     SL_CHECK(s->depth() == schedulers.front()->depth(), "groups decide equally many steps ahead");
     groups_.push_back({s});
   }
+  if (times.stages() == nullptr) return;
+  SL_CHECK(groups.count == 1, "groups do not meet in stages");
+  clock_.emplace(*times.stages());
 }
 
 bool PlayedEngine::idle() const {
@@ -139,6 +142,7 @@ void PlayedEngine::decide() {
     }
     if (std::count(works_.begin(), works_.end(), 1) > 0) {
       steps_.push_back(std::move(works_));
+      if (clock_) clock_->decided(now_);
       continue;
     }
     const auto again = [](const Group& g) { return g.scheduler->decides_again(); };
@@ -221,7 +225,10 @@ void PlayedEngine::step() {
   dummy_ = std::all_of(batches_.begin(), batches_.end(), [](const StepBatch* b) { return b->empty(); });
   stretch_ = {Seconds(0), Seconds(0), 1};
   open_ = 1;
-  if (prompts_) {
+  if (clock_) {
+    const Seconds ends = clock_->next_ends(*batches_.front(), groups_.front().scheduler->front_answers());
+    stretch_.start = std::max(Seconds(0), ends - now_);
+  } else if (prompts_) {
     stretch_.start = step_of_groups(times_, batches_);
   } else {
     if (dummy_)
@@ -272,6 +279,7 @@ void PlayedEngine::die() {
 
 // What a step that has been played up to now_ adds to what is told.
 void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps) {
+  if (clock_ && dummy_) return;  // a turn that nobody takes
   ++out_.events;
   if (dummy_) {
     out_.dummies += steps;

@@ -6,9 +6,11 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "planner/requests/group_router.hpp"
+#include "planner/requests/pipeline_clock.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/served_series.hpp"
 #include "planner/requests/text_memory.hpp"
@@ -23,7 +25,8 @@ struct AnsweredRequest {
   std::uint32_t prompt = 0, answer = 0, found = 0, preempted = 0;  // tokens; times
 };
 
-/// One step of all attention groups, or a stretch of `steps` that only decode with the same requests.
+/// One step of all attention groups, or a stretch of `steps` that only decode with the same requests. [R36]
+/// Of a pipeline: from the end of the step before to its own.
 struct PlayedStep {
   Seconds from, to;
   std::uint64_t steps = 1;
@@ -63,6 +66,9 @@ void merge(ServedRequests& to, const ServedRequests& more);
 ///
 /// [R19] Where engines run dummy batches (ReplicaGroups::wave) a replica with requests never stops, and one
 /// without goes on until its engines ask each other whether anybody has any left.
+///
+/// [R36] Where times are of stages, as many steps as the scheduler decides ahead are on their way together;
+/// they end in their order.
 class PlayedEngine {
  public:
   using Answered = std::function<void(const AnsweredRequest&)>;
@@ -173,6 +179,7 @@ class PlayedEngine {
   DecodeStretch stretch_;                  // of the steps that are open
   std::uint64_t open_ = 0;
   bool prompts_ = false, dummy_ = false;
+  std::optional<PipelineClock> clock_;  // [R36]
   std::uint64_t wave_ = 0;  // steps that were decided since somebody came to a replica that had stopped
   std::vector<GroupRouter::Counts> counts_;
   std::vector<Scheduler::Id> firsts_;

@@ -35,6 +35,22 @@ struct DecodeStretch {
   std::uint64_t steps = 1;
 };
 
+/// Of a batch in one stage of a pipeline: how long the stage computes it; how long it is before the stage can
+/// begin with the next, no less; and how much later the next stage has it, or, behind the last one, the
+/// engine and the first stage have its tokens.
+struct StageTime {
+  Seconds busy, occupied, handed;
+};
+
+/// [R36] What steps take of each stage of a pipeline. A stage takes its next batch while it hands one over.
+class StageTimes {
+ public:
+  virtual ~StageTimes() = default;
+  virtual std::size_t count() const = 0;
+  /// Of a batch that is not empty, in the order of stages, of which `out` has as many.
+  virtual void of(const StepBatch& batch, std::span<StageTime> out) const = 0;
+};
+
 /// [R3] Times of steps. A table made of a plan's blocks is one; there is one model of a step, so that
 /// decode(b).start is of(b) to the bit, and a stretch ends where its line does.
 class StepTimes {
@@ -48,6 +64,8 @@ class StepTimes {
   /// have prompts: what it would take if all waited for group `which` alone, whose batch is not empty. Other
   /// groups' may be. Of groups that all have one batch, of(it) to the bit.
   virtual Seconds of_group(std::span<const StepBatch* const> groups, std::size_t which) const = 0;
+  /// [R36] Of a pipeline, whose steps are on their way together: players ask for these alone. Else nullptr.
+  virtual const StageTimes* stages() const { return nullptr; }
 };
 
 /// A few numbers, as a fit to a measured engine gives them. A step that computes n tokens reads the part

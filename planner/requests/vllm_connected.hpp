@@ -32,6 +32,7 @@ struct VllmKnobs {
   std::uint32_t block_size = 16;        // tokens
   std::uint32_t max_model_len = 8192;   // tokens of a prompt and its answer
   std::uint32_t num_gpu_blocks = 8192;  // that requests can have [without the null block]
+  std::uint32_t pipeline_parallel_size = 1;  // [the plan's: R36]
 
   /// That hold so many tokens of a request.
   std::uint32_t blocks_of(std::uint64_t tokens) const {

@@ -1,33 +1,15 @@
 #include "planner/serving/plan_steps.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
 #include "planner/layers/step.hpp"
 #include "planner/layers/two_batches.hpp"
+#include "planner/serving/plan_stages.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
-
-namespace {
-
-// Tokens of means and skews: of a million requests of a million tokens each.
-constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 30;
-
-// The cell of a power of two, [2^i, 2^(i+1)), that a value is in; the first is [0, kLeast).
-struct TokenRange {
-  std::uint64_t low = 0, size = 0;
-};
-TokenRange range_of(std::uint64_t value) {
-  if (value < PlanStepTimes::kLeast) return {0, PlanStepTimes::kLeast};
-  const std::uint64_t low = std::bit_floor(value);
-  return {low, low};
-}
-
-}  // namespace
 
 struct PlanStepTimes::Lowering {
   Lowering(const Case& c, const Plan& p, AllReduceRule rule, std::shared_ptr<FabricCache> cache)
@@ -41,12 +23,28 @@ struct PlanStepTimes::Lowering {
 
 PlanStepTimes::PlanStepTimes(const Case& c, const Plan& plan, AllReduceRule rule,
                              std::shared_ptr<FabricCache> cache)
-    : lowering_(std::make_unique<Lowering>(c, plan, rule, std::move(cache))) {}
+    : lowering_(std::make_unique<Lowering>(c, plan, rule, cache)),
+      table_([this](const StepBatch& step) { return lowered(batch_of(step)); }) {
+  if (plan.pp > 1) stages_ = std::make_unique<PlanStageTimes>(c, plan, rule, std::move(cache));
+}
 
 PlanStepTimes::~PlanStepTimes() = default;
 
+const StageTimes* PlanStepTimes::stages() const { return stages_.get(); }
+
+PlanStepTimes::Effort PlanStepTimes::effort() const {
+  Effort out{lowered_, table_.cells(), table_.largest_error()};
+  if (stages_) out.largest_error = std::max(out.largest_error, stages_->largest_error());
+  return out;
+}
+
+void PlanStepTimes::begin_play() {
+  table_.begin_play();
+  if (stages_) stages_->begin_play();
+}
+
 Seconds PlanStepTimes::lowered(const Batch& batch, const std::optional<GroupRows>& groups) const {
-  ++effort_.lowered;
+  ++lowered_;
   Lowering& l = *lowering_;
   l.study.batch = batch;
   l.study.groups = groups;
@@ -82,113 +80,7 @@ Batch PlanStepTimes::batch_of(const StepBatch& step) {
   return out;
 }
 
-// Where the longest has more than all together, the others have nothing and the mean is what follows: such
-// corners belong to cells in which some batches exist.
-double PlanStepTimes::knot(Table& table, std::uint32_t requests, std::uint64_t mean,
-                           std::uint64_t skew) const {
-  const auto [known, is_new] = table.knots.try_emplace(mean << 32 | skew, 0);
-  if (is_new) {
-    StepBatch step;
-    step.decodes = requests;
-    step.longest = static_cast<std::uint32_t>(mean + (requests > 1 ? skew : 0));
-    step.cached = std::max<std::uint64_t>(requests * mean, step.longest);
-    known->second = lowered(batch_of(step)).value;
-  }
-  return known->second;
-}
-
-// Looks at a new cell, whose corners it sets, and cuts it in four until lines are close enough.
-void PlanStepTimes::look(Table& table, std::uint32_t requests, std::uint32_t index) const {
-  Cell cell = table.cells[index];
-  for (const int i : {0, 1}) {
-    for (const int j : {0, 1}) {
-      cell.times[i][j] =
-          knot(table, requests, cell.low + (i > 0 ? cell.size : 0), cell.skew + (j > 0 ? cell.skew_size : 0));
-    }
-  }
-  table.cells[index] = cell;
-  ++effort_.cells;
-  const bool flat = requests == 1;  // nobody is longer than the mean
-  const std::uint64_t half = cell.size / 2, half_skew = cell.skew_size / 2;
-  double worst = 0;
-  for (const int i : {0, 1, 2}) {
-    for (const int j : {0, 1, 2}) {
-      if ((i != 1 && j != 1) || (flat && j > 0)) continue;  // corners are exact
-      const std::uint64_t mean = cell.low + half * static_cast<std::uint64_t>(i);
-      const std::uint64_t skew = cell.skew + half_skew * static_cast<std::uint64_t>(j);
-      if (skew > (requests - 1) * mean) continue;  // no such batch
-      const double u = 0.5 * i, v = 0.5 * j;
-      const double line = (1 - u) * ((1 - v) * cell.times[0][0] + v * cell.times[0][1]) +
-                          u * ((1 - v) * cell.times[1][0] + v * cell.times[1][1]);
-      const double exact = knot(table, requests, mean, skew);
-      worst = std::max(worst, std::abs(line / exact - 1));
-    }
-  }
-  const bool least = half < kLeast / 2 || (half_skew < kLeast / 2 && !flat);
-  if (worst <= kMostError || least) {
-    table.cells[index].error = worst;
-    return;
-  }
-  const auto first = static_cast<std::uint32_t>(table.cells.size());
-  table.cells[index].children = first;
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    for (std::uint64_t j = 0; j < 2; ++j) {
-      Cell& part = table.cells.emplace_back();
-      part.low = cell.low + i * half;
-      part.size = half;
-      // Of one request nothing is cut there: who cuts often would have nothing left.
-      part.skew = flat ? cell.skew : cell.skew + j * half_skew;
-      part.skew_size = flat ? cell.skew_size : half_skew;
-    }
-  }
-}
-
-const PlanStepTimes::Cell& PlanStepTimes::cell_of(std::uint32_t requests, std::uint64_t mean,
-                                                  std::uint64_t skew) const {
-  SL_CHECK(mean < kMostTokens && skew < kMostTokens, "lengths are within what models have");
-  if (tables_.size() <= requests) tables_.resize(requests + 1);
-  if (!tables_[requests]) tables_[requests] = std::make_unique<Table>();
-  Table& table = *tables_[requests];
-  const TokenRange means = range_of(mean), skews = range_of(skew);
-  const auto [root, is_new] =
-      table.roots.try_emplace(means.low << 32 | skews.low, static_cast<std::uint32_t>(table.cells.size()));
-  if (is_new) {
-    Cell& whole = table.cells.emplace_back();
-    whole.low = means.low;
-    whole.size = means.size;
-    whole.skew = skews.low;
-    whole.skew_size = skews.size;
-    look(table, requests, root->second);
-  }
-  std::uint32_t at = root->second;
-  while (table.cells[at].children > 0) {
-    const Cell& c = table.cells[at];
-    const std::uint32_t right = mean >= c.low + c.size / 2 ? 2 : 0;
-    const std::uint32_t above = skew >= c.skew + c.skew_size / 2 ? 1 : 0;
-    at = c.children + right + above;
-    if (table.cells[at].times[0][0] == 0) look(table, requests, at);
-  }
-  return table.cells[at];
-}
-
-DecodeStretch PlanStepTimes::decode(const StepBatch& batch) const {
-  SL_CHECK(batch.prompts.empty() && batch.decodes > 0, "a stretch decodes and has no prompts");
-  const std::uint64_t requests = batch.decodes, mean = batch.cached / requests;
-  // In parts of a request: whole numbers, so that a stretch ends where its cell does.
-  const std::uint64_t beyond = std::max(batch.longest * requests, batch.cached) - batch.cached;
-  const Cell& c = cell_of(batch.decodes, mean, beyond / requests);
-  effort_.largest_error = std::max(effort_.largest_error, c.error);
-  const auto of_requests = static_cast<double>(requests);
-  const double u = (static_cast<double>(batch.cached) / of_requests - static_cast<double>(c.low)) /
-                   static_cast<double>(c.size);
-  const double v = (static_cast<double>(beyond) / of_requests - static_cast<double>(c.skew)) /
-                   static_cast<double>(c.skew_size);
-  const double low = (1 - v) * c.times[0][0] + v * c.times[0][1];
-  const double high = (1 - v) * c.times[1][0] + v * c.times[1][1];
-  const std::uint64_t left = (c.low + c.size) * requests - batch.cached;
-  return {Seconds(low + u * (high - low)), Seconds((high - low) / static_cast<double>(c.size)),
-          (left + requests - 1) / requests};
-}
+DecodeStretch PlanStepTimes::decode(const StepBatch& batch) const { return table_.decode(batch); }
 
 Seconds PlanStepTimes::of(const StepBatch& batch) const {
   SL_CHECK(!batch.empty(), "a step computes something");

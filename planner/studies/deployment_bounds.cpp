@@ -35,6 +35,12 @@ std::size_t least_rank(double quantile, std::size_t n) {
   return kept > 1 ? static_cast<std::size_t>(kept) - 1 : 0;
 }
 
+std::vector<StageTime> in_stages(const StageTimes& times, const StepBatch& batch) {
+  std::vector<StageTime> out(times.count());
+  times.of(batch, out);
+  return out;
+}
+
 std::uint32_t u32(std::int64_t tokens) { return static_cast<std::uint32_t>(tokens); }
 
 }  // namespace
@@ -66,20 +72,36 @@ DeploymentBounds::DeploymentBounds(const RequestService& service, const ServiceK
   look_at_targets();
 }
 
-// As if all other groups had nothing to do.
+// By how much later the next step ends at least: as if all other groups had nothing to do. [R36] In a
+// pipeline steps pass the last stage one after the other, whose time holds nothing of the host.
 Seconds DeploymentBounds::step(const StepBatch& batch) const {
+  if (const StageTimes* stages = service_.times().stages()) return in_stages(*stages, batch).back().busy;
   const StepBatch nothing;
   std::vector<const StepBatch*> groups(static_cast<std::size_t>(groups_), &nothing);
   groups.front() = &batch;
   return step_of_groups(service_.times(), groups) * kNoShorter;
 }
 
+// From its beginning to its tokens.
+Seconds DeploymentBounds::pass(const StepBatch& batch) const {
+  const StageTimes* stages = service_.times().stages();
+  if (stages == nullptr) return step(batch);
+  Seconds out;
+  for (const StageTime& s : in_stages(*stages, batch)) out += s.busy + s.handed;
+  return out;
+}
+
+// Parts of a prompt are in different stages at once: the first stage has one after the other.
 Seconds DeploymentBounds::prompt_alone(std::int64_t tokens) const {
   // All but the last token may be found.
-  if (found_) return step({0, 0, 0, {{1, u32(tokens - 1)}}});
+  if (found_) return pass({0, 0, 0, {{1, u32(tokens - 1)}}});
+  const StageTimes* stages = service_.times().stages();
   Seconds out(0);
-  for (std::int64_t past = 0; past < tokens; past += budget_)
-    out += step({0, 0, 0, {{u32(std::min(budget_, tokens - past)), u32(past)}}});
+  for (std::int64_t past = 0; past < tokens; past += budget_) {
+    const StepBatch part{0, 0, 0, {{u32(std::min(budget_, tokens - past)), u32(past)}}};
+    const bool last = past + budget_ >= tokens;
+    out += last || stages == nullptr ? pass(part) : in_stages(*stages, part).front().occupied;
+  }
   return out;
 }
 
@@ -98,7 +120,7 @@ Seconds DeploymentBounds::least_tpot(double quantile) const {
   one.decodes = 1;
   one.cached = static_cast<std::uint64_t>(cached);
   one.longest = u32(cached);
-  return step(one) * (kRounding / yields_);
+  return pass(one) * (kRounding / yields_);
 }
 
 // The least seconds of a group per token: a step of more than n tokens takes no less than one of n, so that

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
+#include "planner/requests/step_times.hpp"
 #include "planner/studies/deployment.hpp"
 
 namespace shardline {
@@ -34,6 +36,7 @@ class DeploymentBounds {
 
  private:
   Seconds step(const StepBatch& batch) const;
+  Seconds pass(const StepBatch& batch) const;
   Seconds prompt_alone(std::int64_t tokens) const;
   void look_at_work(BoundedWork work);
   void look_at_targets();

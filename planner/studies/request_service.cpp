@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "planner/search/evaluate.hpp"
 #include "planner/search/narrow.hpp"
@@ -98,13 +97,14 @@ class RequestService::Plays {
     return out;
   }
 
-  // Of a step that decodes as many requests as did on average, in each attention group.
+  // Of a step that decodes as many requests as did on average, in each attention group and microbatch.
   void look_at_prices(ServiceAnswer& out) const {
     Case c = study_.study;
-    c.batch = decode_batch(std::max(2LL, mean_ - mean_ / 8));
-    c.batch.decode.front().count = std::max(1, static_cast<int>(std::lround(out.load.running / q_.plan.dp)));
     Plan plan = q_.plan;
     plan.batch = 1;
+    c.batch = decode_batch(std::max(2LL, mean_ - mean_ / 8));
+    const long each = std::lround(out.load.running / (plan.dp * plan.in_flight));
+    c.batch.decode.front().count = std::max(1, static_cast<int>(each));
     Evaluator evaluator(c, study_.sweep().search.all_reduce);
     out.step_errors = break_down(evaluator, plan).errors;
     out.narrow = narrow_warnings(c, std::span(&plan, 1), study_.sweep().search.all_reduce);

@@ -195,6 +195,9 @@ std::optional<std::string> no_pair(const PairServer& from, const PairServer& to)
     return "pairs of pools are played under the rules of vLLM's connector, of SGLang's disaggregation and of "
            "TensorRT-LLM's: " +
            argument_given("engine", "vllm") + ", sglang or trtllm";
+  if (prefill.pp > 1 || decode.pp > 1)
+    return "steps of a pipeline are played in servers that do both, not in pairs of pools yet: without " +
+           argument_name("prefill") + " both are served by one pool";
   if (prefill[kDrafts] != decode[kDrafts])
     return "the caches of modules that draft are handed over, so that both plans say as many drafts";
   if (has_recurrence(c.model))

@@ -10,6 +10,7 @@
 #include "planner/layers/host_work.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/requests/vllm_drafts.hpp"
+#include "planner/requests/vllm_pipeline.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -131,6 +132,25 @@ std::optional<std::string> no_play_of_drafts(const Case& c) {
          "not played yet: sweep and plan have such drafts on average";
 }
 
+// [R36] Several steps on their way at once.
+std::optional<std::string> no_play_of_steps(const Case& c, const Plan& plan, bool prompts) {
+  if (plan.pp == 1 && plan.in_flight == 1) return std::nullopt;
+  if (plan.pp == 1)
+    return fmt::format("its {} microbatches are as many steps on their way at once, which is not played yet",
+                       plan.in_flight);
+  if (!same_engine(c.engine->name, "vllm"))
+    return fmt::format(
+        "its pipeline has several steps on their way at once, which is played under vllm alone: "
+        "how {} passes them on is not played yet",
+        c.engine->title);
+  if (prompts) return "a pipeline of a pool of prompts is not played yet";
+  if (plan.dp > 1) return "its attention groups would meet in every stage, which is not played yet";
+  if (plan.in_flight != plan.pp)
+    return fmt::format("the engine has a step on its way for each stage: in_flight={}", plan.pp);
+  if (plan[kDrafts] > 0) return "drafts in stages are not played yet";
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts) {
@@ -146,10 +166,7 @@ std::optional<std::string> no_play(const Case& c, const Plan& plan, bool prompts
   if (plan.dp > 1 && overlaps_batches(plan))
     return "its attention groups agree in every step whether they halve their batches, which is not played "
            "yet";
-  if (plan.pp > 1) return "its pipeline has several steps on their way at once, which is not played yet";
-  if (plan.in_flight > 1)
-    return fmt::format("its {} microbatches are as many steps on their way at once, which is not played yet",
-                       plan.in_flight);
+  if (auto reason = no_play_of_steps(c, plan, prompts)) return reason;
   if (!prompts && !serves_prompts(c, plan.strategy)) return "it needs a pool of its own for prompts";
   for (const Attention& a : c.model.attentions) {
     if (a.compression && c.engine->pools.compressed_block == 0)
@@ -198,6 +215,7 @@ VllmKnobs vllm_knobs(const Case& c, const Plan& asked, const std::vector<std::st
   knobs.enable_prefix_caching = !has_recurrence(c.model);
   if (has_compression(c.model))
     knobs.block_size = static_cast<std::uint32_t>(c.engine->pools.compressed_block);
+  knobs.pipeline_parallel_size = static_cast<std::uint32_t>(plan.pp);
   set_knobs(knobs, overrides, given);
   knobs.block_size = on_sharers(knobs.block_size, sharers_of(c, plan));
   if (knobs.num_gpu_blocks == 0)
@@ -230,6 +248,7 @@ std::unique_ptr<Scheduler> scheduler_of(const ServiceKnobs& knobs, const DraftLa
   if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return std::make_unique<TrtllmScheduler>(*k, law);
   const auto& vllm = std::get<VllmKnobs>(knobs.of);
   if (law.drafts() > 0) return std::make_unique<VllmDraftScheduler>(vllm, law);
+  if (vllm.pipeline_parallel_size > 1) return std::make_unique<VllmPipelineScheduler>(vllm);
   return std::make_unique<VllmScheduler>(vllm);
 }
 
@@ -303,6 +322,29 @@ Diagnostic unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
        " is such a cap"}};
 }
 
+// [R36] What a play of stages takes for granted.
+Diagnostic stages_played(const VllmKnobs& knobs) {
+  const std::uint32_t stages = knobs.pipeline_parallel_size;
+  const char* const together =
+      "who comes together stays in one step: vLLM spreads no requests over the stages; while anything is "
+      "under "
+      "way GPUs of stages that wait count as busy";
+  if (!knobs.async_scheduling)
+    return {{},
+            fmt::format("{} steps are on their way through {} stages, and nobody is in two of them but with "
+                        "parts of a prompt",
+                        stages, stages),
+            {together}};
+  return {
+      {},
+      fmt::format("up to {} steps are decided for {} stages, {} from one of a request to its next, as by "
+                  "vLLM's Model Runner V2",
+                  stages + 1, stages, stages),
+      {"vLLM 0.24 has it by default for a few models, 0.25 for dense ones, 0.29 for all: "
+       "VLLM_USE_V2_MODEL_RUNNER=1; with the runner before it asynchronous steps do not overlap in stages",
+       together}};
+}
+
 }  // namespace
 
 std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const ServiceKnobs& knobs) {
@@ -310,6 +352,8 @@ std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const Servic
   if (plan.batch != 1) out.push_back(unplayed_batch(plan, knobs));
   note_draft_caps(plan, knobs, out);
   if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) note_states(c, plan, *k, out);
+  if (const auto* k = std::get_if<VllmKnobs>(&knobs.of); k != nullptr && plan.pp > 1)
+    out.push_back(stages_played(*k));
   const std::string off = not_ahead(knobs);
   if (!off.empty() && !waits_for_host(c, plan)) {
     const StepHost& host = c.system.host;

@@ -34,16 +34,17 @@ Bytes room_for_caches(const Case& c, const Plan& plan, std::uint32_t requests, l
   return c.memory_limit > Bytes(0) ? std::min(room, c.memory_limit - (use.total() - use.kv)) : room;
 }
 
-// What a layer keeps of steps under way is set aside once.
+// What a layer keeps of steps under way is set aside once. The caches of a plan's batch are those of as many
+// requests as microbatches of it are on their way.
 CacheRoom cache_room(const Case& c, const Plan& plan, std::uint32_t requests, long long mean) {
   constexpr long long far = 1 << 20;
-  const double one_far = cache_bytes(c, plan, far);
-  const double token = (cache_bytes(c, plan, 2 * far) - one_far) / static_cast<double>(far);
+  const double one_far = cache_bytes(c, plan, far), microbatches = plan.in_flight;
+  const double token = (cache_bytes(c, plan, 2 * far) - one_far) / static_cast<double>(far) / microbatches;
   Plan two = plan;
   two.batch = 2 * plan.batch;
-  const double each_far = cache_bytes(c, two, far) - one_far;
-  const double fixed = std::max(0.0, each_far - token * static_cast<double>(far)),
-               once = std::max(0.0, one_far - each_far);
+  const double all_far = cache_bytes(c, two, far) - one_far;
+  const double fixed = std::max(0.0, all_far / microbatches - token * static_cast<double>(far)),
+               once = std::max(0.0, one_far - all_far);
   const double room = room_for_caches(c, plan, requests, mean).value - once;
   return {room, token, fixed, token * static_cast<double>(mean) + fixed};
 }

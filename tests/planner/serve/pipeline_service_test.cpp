@@ -1,0 +1,204 @@
+// Requests on plans with stages: times of the stages against the plan's lowering, plays against the closed
+// form of its steps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "planner/requests/pipeline_clock.hpp"
+#include "planner/serving/plan_stages.hpp"
+#include "planner/serving/plan_steps.hpp"
+#include "planner/studies/service_knobs.hpp"
+#include "tests/planner/serve/served_line.hpp"
+
+namespace shardline {
+namespace {
+
+using ::testing::HasSubstr;
+
+Study study_of(const std::string& engine, const std::string& model = "llama-3.1-70b",
+               const std::string& system = "h200-hgx") {
+  PlanQuestion q = small_line();
+  q.model = model;
+  q.system = system;
+  q.gpus = 8;
+  return study_of_line(engine, q);
+}
+
+const char* const kTwo = "pipeline:pp=2,tpa=4,tpf=4,in_flight=2";
+const char* const kFour = "pipeline:pp=4,tpa=2,tpf=2,in_flight=4";
+
+StepBatch random_batch(std::mt19937_64& random) {
+  StepBatch b;
+  if (random() % 3 != 0) {
+    b.decodes = static_cast<std::uint32_t>(1 + random() % 200);
+    b.longest = static_cast<std::uint32_t>(64 + random() % 20'000);
+    b.cached = b.longest + (b.decodes - 1) * (1 + random() % b.longest);
+  }
+  if (random() % 3 == 0 || b.decodes == 0)
+    b.prompts.push_back({static_cast<std::uint32_t>(1 + random() % 4096), 0});
+  return b;
+}
+
+// One microbatch through all stages is what the evaluator has for it, its host included. A stage is busy no
+// longer than it is occupied.
+TEST(PlanStages, R36StagesAddUpToThePass) {
+  for (const char* engine : {"ideal", "vllm"}) {
+    for (const char* text : {kTwo, kFour}) {
+      const Study study = study_of(engine);
+      Plan plan = possible_plan(study, text);
+      const AllReduceRule rule = study.sweep().search.all_reduce;
+      const PlanStageTimes stages(study.study, plan, rule);
+      plan.in_flight = 1;
+      const PlanStepTimes one(study.study, plan, rule);
+      std::mt19937_64 random(1);
+      for (int i = 0; i < 60; ++i) {
+        const StepBatch b = random_batch(random);
+        Seconds sum;
+        for (const StageTime& s : stages.lowered(b)) {
+          sum += s.busy + s.handed;
+          EXPECT_LE(s.busy, s.occupied * (1 + 1e-12)) << text;
+        }
+        EXPECT_NEAR(sum / one.lowered(PlanStepTimes::batch_of(b)), 1, 1e-12) << engine << " " << text;
+      }
+    }
+  }
+}
+
+// Alike steps that fill the stages go round in the time of a token that the plan's closed form has [S9].
+TEST(PlanStages, R36FullStagesAreTheClosedForm) {
+  for (const char* engine : {"ideal", "vllm"}) {
+    for (const char* text : {kTwo, kFour}) {
+      const Study study = study_of(engine);
+      const Plan plan = possible_plan(study, text);
+      const PlanStepTimes times(study.study, plan, study.sweep().search.all_reduce);
+      std::mt19937_64 random(2);
+      for (int i = 0; i < 40; ++i) {
+        StepBatch b = random_batch(random);
+        PipelineClock clock(*times.stages());
+        std::vector<double> ends;
+        for (int step = 0; step < 40 * plan.pp; ++step) {
+          clock.decided(Seconds(0));
+          ends.push_back(clock.next_ends(b, true).value);
+        }
+        const double round = (ends.back() - ends[ends.size() - 1 - 20 * plan.pp]) / 20;
+        EXPECT_NEAR(round / times.of(b).value, 1, 0.004) << text;
+      }
+    }
+  }
+}
+
+// Steps that decode are interpolated, stage by stage, as closely as whole steps are [R6].
+TEST(PlanStages, R36InterpolatedAsLowered) {
+  const Study study = study_of("vllm");
+  const Plan plan = possible_plan(study, kFour);
+  const PlanStageTimes stages(study.study, plan, study.sweep().search.all_reduce);
+  std::mt19937_64 random(3);
+  double worst = 0;
+  for (int i = 0; i < 400; ++i) {
+    StepBatch b = random_batch(random);
+    b.prompts.clear();
+    if (b.empty()) continue;
+    std::vector<StageTime> told(stages.count());
+    stages.of(b, told);
+    const std::vector<StageTime> exact = stages.lowered(b);
+    for (std::size_t s = 0; s < told.size(); ++s) {
+      worst = std::max({worst, std::abs(told[s].busy / exact[s].busy - 1),
+                        std::abs(told[s].occupied / exact[s].occupied - 1),
+                        std::abs(told[s].handed / exact[s].handed - 1)});
+    }
+  }
+  EXPECT_LE(worst, 1.5 * StepTable::kMostError);
+  EXPECT_GT(worst, 1e-6);  // some are between lowerings
+  EXPECT_LE(stages.largest_error(), StepTable::kMostError);
+}
+
+ServiceAnswer served(const Study& study, const ServiceQuestion& q) {
+  return serve_requests(study, q, [](std::uint64_t, std::uint64_t) {});
+}
+
+double mean_of(const ServiceAnswer& a, Latency latency) {
+  return a.load.latencies[static_cast<std::size_t>(latency)].mean;
+}
+
+// With nobody beside it a request's prompt passes the stages once, and each token after it once more.
+TEST(PipelineService, R36ZeroLoadIsOneRequestAlone) {
+  const Study study = study_of("vllm");
+  for (const char* knob : {"async_scheduling=true", "async_scheduling=false"}) {
+    ServiceQuestion q = question(study, kFour);
+    q.rate = 1e-3;
+    q.requests = 20;
+    q.knobs = {knob};
+    const ServiceAnswer a = served(study, q);
+    const PlanStageTimes stages(study.study, q.plan, study.sweep().search.all_reduce);
+    const auto pass = [&](const StepBatch& b) {
+      double sum = 0;
+      for (const StageTime& s : stages.lowered(b)) sum += (s.busy + s.handed).value;
+      return sum;
+    };
+    StepBatch prompt, token;
+    prompt.prompts.push_back({2048, 0});
+    token.decodes = 1;
+    double tokens = 0;
+    for (std::uint32_t i = 0; i < 127; ++i) {
+      token.cached = token.longest = 2048 + i;
+      tokens += pass(token);
+    }
+    EXPECT_NEAR(mean_of(a, Latency::ttft), study.study.engine->host.path.value + pass(prompt), 1e-9);
+    EXPECT_NEAR(mean_of(a, Latency::tpot) / (tokens / 127), 1, StepTable::kMostError);
+    EXPECT_EQ(a.load.answered, 20U);
+    EXPECT_EQ(a.load.steps, 20U * 128);
+    EXPECT_GT(a.load.idle, 0.99);
+  }
+}
+
+// The cache has room for the requests of all turns together: blocks of memory are those of a plan with one.
+TEST(PipelineService, R36BlocksAreOfAllTurns) {
+  const Study study = study_of("vllm");
+  for (const char* text : {kTwo, kFour}) {
+    Plan plan = possible_plan(study, text);
+    const std::uint32_t all = service_knobs(study.study, plan, {}, 2176).blocks();
+    plan.in_flight = 1;
+    EXPECT_NEAR(static_cast<double>(all) / service_knobs(study.study, plan, {}, 2176).blocks(), 1, 1e-3);
+  }
+}
+
+TEST(PipelineService, R36RefusesByName) {
+  const Study vllm = study_of("vllm");
+  const Plan plan = possible_plan(vllm, kTwo);
+  EXPECT_EQ(no_play(vllm.study, plan), std::nullopt);
+  EXPECT_THAT(*no_play(vllm.study, plan, true), HasSubstr("a pool of prompts"));
+  Plan one = plan;
+  one.in_flight = 1;
+  EXPECT_THAT(*no_play(vllm.study, one), HasSubstr("in_flight=2"));
+  for (const char* engine : {"sglang", "trtllm"})
+    EXPECT_THAT(*no_play(study_of(engine).study, plan), HasSubstr("under vllm alone"));
+  EXPECT_THAT(fault([&] {
+                ServiceQuestion q = question(vllm, kTwo);
+                q.prefill = {possible_plan(vllm, "tensor:tpa=8,tpf=8"), 1, {}, 0, "prefill-knob"};
+                served(vllm, q);
+              }),
+              HasSubstr("not in pairs of pools"));
+}
+
+TEST(PipelineService, R36WhatIsPlayedIsSaid) {
+  const Study study = study_of("vllm");
+  const auto said = [&](const char* plan, const char* knob) {
+    ServiceQuestion q = question(study, plan);
+    q.requests = 10;
+    q.knobs = {knob};
+    std::string out;
+    for (const Diagnostic& d : served(study, q).narrow) out += to_string(d);
+    return out;
+  };
+  EXPECT_THAT(said(kFour, "async_scheduling=true"), HasSubstr("up to 5 steps are decided for 4 stages"));
+  EXPECT_THAT(said(kFour, "async_scheduling=false"), HasSubstr("4 steps are on their way through 4 stages"));
+  EXPECT_THAT(said("tensor:tpa=8,tpf=8", "async_scheduling=true"), Not(HasSubstr("stages")));
+}
+
+}  // namespace
+}  // namespace shardline
