@@ -40,8 +40,9 @@ LoopPlayer::Server& LoopPlayer::server_of(const ServedRow& row) {
   any_budget.step_tokens = 0;
   s->study.engine = std::make_shared<const EngineProfile>(as_started(engine_, any_budget));
   s->plan = parse_plan(row.plan);
-  // Loops of attention groups behind one barrier [R10] are not held against rows yet.
-  if (s->plan.dp == 1 && !no_play(s->study, s->plan))
+  // Loops of attention groups behind one barrier [R10] are not held against rows yet, and rows with stages
+  // are of versions whose runner passed steps on otherwise than [R36] says.
+  if (s->plan.dp == 1 && s->plan.pp == 1 && !no_play(s->study, s->plan))
     s->times = std::make_unique<PlanStepTimes>(s->study, s->plan, AllReduceRule::fastest);
   return *s;
 }
