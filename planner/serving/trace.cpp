@@ -72,7 +72,11 @@ void TraceReader::read_header() {
   CancelCheck check;
   for (const TraceCell& cell : trace_cells(line)) {
     check();
-    const auto found = std::find(kNames.begin(), kNames.end(), cell.text);
+    // The column may say what its ids are of: "block_ids(512-token blocks; runs a-b)".
+    static const std::string kOfBlocks = fmt::format("block_ids({}-token blocks", kTraceBlock);
+    const std::string_view name =
+        cell.text.starts_with(kOfBlocks) ? std::string_view("block_ids") : cell.text;
+    const auto found = std::find(kNames.begin(), kNames.end(), name);
     if (found == kNames.end()) {
       std::vector<std::string> details = expected_one_of(std::string(cell.text), kNames);
       details.push_back(fmt::format("or a header {}, or JSON lines", kAzureHeader));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/base/cancel.hpp"
+#include "sim/base/error.hpp"
 #include "tests/planner/requests/traces.hpp"
 #include "tests/support/bad_input.hpp"
 #include "tests/support/files.hpp"
@@ -64,6 +65,15 @@ TEST(Trace, LineEndsCommentsAndOrderOfColumnsDoNotMatter) {
   EXPECT_EQ(rows[0].input, 7);
   EXPECT_EQ(rows[0].output, 3);
   EXPECT_EQ(rows[1].input, 8);
+}
+
+// A column may say what its ids are of, in blocks of our size alone.
+TEST(Trace, AHeaderMaySayWhatItsBlocksAre) {
+  const std::string row = "\n0,700,5,3-4\n", before = "arrival_ms,input_tokens,output_tokens,";
+  const auto rows = read_all("t.csv", before + "block_ids(512-token blocks; runs a-b)" + row);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].blocks, (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_THROW(read_all("t.csv", before + "block_ids(256-token blocks; runs a-b)" + row), UserError);
 }
 
 TEST(Trace, EveryFaultIsLocated) {
