@@ -196,9 +196,9 @@ class KindBoxes {
           const HeldTokens all = held_by(part, CacheShare{}, 0);
           if (all.size() > 0) (k == 0 ? b.tokens : b.received) = {all};
         } else {
-          const std::int64_t first = part_rows(a_, part.part, side_, tokens_).first;
-          b.tokens = from(dealt[static_cast<std::size_t>(k)].own, first);
-          b.received = from(dealt[static_cast<std::size_t>(k)].received, first);
+          const std::int64_t begin = part_rows(a_, part.part, side_, tokens_).first;
+          b.tokens = from(dealt[static_cast<std::size_t>(k)].own, begin);
+          b.received = from(dealt[static_cast<std::size_t>(k)].received, begin);
         }
         out.push_back(std::move(b));
       }
