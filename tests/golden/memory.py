@@ -100,13 +100,20 @@ def questions():
     ]
 
 
-def estimate(arguments):
-    """Bytes, from the refusal; nothing where there is none."""
-    ran = subprocess.run([BINARY, *arguments, "--memory", "1 MB"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+def refusal(arguments, allowed):
+    """Bytes, from a refusal; nothing where there is none."""
+    ran = subprocess.run([BINARY, *arguments, "--memory", allowed], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     said = re.search(r"this needs about ([\d.]+) (\w+) of memory", ran.stderr)
-    if ran.returncode != 2 or not said:
-        return None
-    return float(said[1]) * UNITS[said[2]]
+    return float(said[1]) * UNITS[said[2]] if ran.returncode == 2 and said else None
+
+
+def estimate(arguments):
+    """Bytes, from the refusal; nothing where there is none. Steps beside a hand-off are twice as many until they last as long,
+    each time with an estimate of its own: the last one counts."""
+    needed = refusal(arguments, "1 MB")
+    while arguments[0] == "handoff" and needed and (more := refusal(arguments, f"{needed * 1.02 / 1e6:.1f} MB")):
+        needed = more
+    return needed
 
 
 def widest():
