@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "planner/requests/scheduler.hpp"
@@ -39,9 +40,14 @@ struct DecidedStep {
   }
 };
 
-/// At most two of them, the last one decided while the first is under way; their lists keep their memory.
-class DecidedSteps {
+/// At most so many of them as the ring has places, the last ones decided while the first is under way; their
+/// lists keep their memory.
+template <class Ring>
+class DecidedRing {
  public:
+  explicit DecidedRing(Ring steps = {}) : steps_(std::move(steps)) {}
+
+  std::size_t most() const { return steps_.size(); }
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
   DecidedStep& front() { return steps_[first_]; }
@@ -69,8 +75,9 @@ class DecidedSteps {
   }
 
  private:
-  std::array<DecidedStep, 2> steps_;
+  Ring steps_;
   std::size_t first_ = 0, count_ = 0;
 };
+using DecidedSteps = DecidedRing<std::array<DecidedStep, 2>>;
 
 }  // namespace shardline

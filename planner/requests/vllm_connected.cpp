@@ -100,6 +100,25 @@ bool VllmConnected::begin_read(Id id, const RunPool::Found& found) {
   return true;
 }
 
+std::uint32_t VllmConnected::begin_computing(VllmRequest& r, const RunPool::Found& found, std::uint32_t known,
+                                             std::uint32_t budget) {
+  const std::uint32_t cached = found.blocks * knobs_.block_size;
+  const std::uint32_t part = knobs_.part_of(known - cached);
+  if (!knobs_.enable_chunked_prefill && part > budget) return 0;
+  const std::uint32_t tokens = std::min(part, budget);
+  const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? known : cached + tokens;
+  // Blocks that are found and idle are in the free queue, too.
+  if (std::uint64_t{knobs_.blocks_of(asked)} - found.blocks + found.idle + watermark() > pool_.available())
+    return 0;
+  pool_.hold_found(r.share);
+  r.computed = cached;
+  if (!r.began) r.found = cached;
+  r.began = true;
+  const bool fits = pool_.grow(r.share, knobs_.blocks_of(cached + tokens));
+  SL_CHECK(fits, "what fits as a whole fits in parts");
+  return tokens;
+}
+
 std::uint32_t VllmConnected::go_on(VllmRequest& r, std::uint32_t lookahead, std::uint32_t budget) {
   std::uint32_t tokens = 1;
   if (r.fails) {  // [R15] what was found here is valid, and the rest is computed in the blocks that are held

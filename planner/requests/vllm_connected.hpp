@@ -1,4 +1,4 @@
-// What both of vLLM's schedulers have in common: requests, blocks, and the connector of a pair of pools.
+// What all of vLLM's schedulers have in common: requests, blocks, and the connector of a pair of pools.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ struct VllmKnobs {
 /// `SchedulerConfig.verify_max_model_len` at v0.24.0), for nobody would ever begin it.
 void require_start(const VllmKnobs& knobs);
 
-/// What either of them knows of a request.
+/// What any of them knows of a request.
 struct VllmRequest : Scheduler::Request {
   bool began = false;
   bool remote = false;                        // its prompt is still to be read
@@ -67,7 +67,7 @@ struct VllmRequest : Scheduler::Request {
 };
 
 /// A scheduler of vLLM's with its KV cache and, in a pair of pools [R12], what NixlConnector adds to it.
-/// Those of either kind decide what a step computes; what hand-offs change is the same for both.
+/// Those of each kind decide what a step computes; what hand-offs change is the same for all.
 ///
 /// Rules: vllm-project/vllm, vllm/v1/core/sched/scheduler.py at b4622cf924bc and
 /// .../kv_connector/v1/nixl_connector.py at 0f120751344c.
@@ -120,6 +120,10 @@ class VllmConnected : public Scheduler {
   std::uint32_t watermark() const {
     return running() == 0 ? 0 : static_cast<std::uint32_t>(knobs_.watermark * pool_.size());
   }
+  /// Tokens of the first part of one that begins, of `known` tokens of which this was found: it has their
+  /// blocks then. 0 where the step or the cache has no room for it.
+  std::uint32_t begin_computing(VllmRequest& r, const RunPool::Found& found, std::uint32_t known,
+                                std::uint32_t budget);
   /// The blocks of a prompt that was found so far are taken and it is read; false where not all have room.
   bool begin_read(Id id, const RunPool::Found& found);
   /// Those that wait begin, in order, as long as the step that is being decided has room for them, or begin

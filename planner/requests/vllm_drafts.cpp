@@ -8,32 +8,14 @@
 namespace shardline {
 
 VllmDraftScheduler::VllmDraftScheduler(const VllmKnobs& knobs, PairRole role, DraftLaw law)
-    : VllmConnected(knobs, role), law_(std::move(law)) {
+    : VllmListed(knobs, role), law_(std::move(law)) {
   SL_CHECK(law_.drafts() > 0, "a scheduler of drafts has some");
 }
 
 std::optional<Scheduler::Id> VllmDraftScheduler::add(const TraceRequest& request, std::uint32_t text_block) {
-  Request r;
-  if (!come(request, text_block, r)) return std::nullopt;
-  r.stream = request.number;
-  const Id id = requests_.add(std::move(r));
-  waiting_.push_back(id);
+  const std::optional<Id> id = VllmListed::add(request, text_block);
+  if (id) requests_[*id].stream = request.number;
   return id;
-}
-
-void VllmDraftScheduler::forget(Id id) {
-  SL_CHECK(requests_[id].done, "only requests that are done are forgotten");
-  requests_.forget(id);
-}
-
-// Room for so many tokens in all; blocks that rejected drafts had are there already.
-bool VllmDraftScheduler::grow(Request& r, std::uint64_t tokens) {
-  return pool_.grow(r.share, knobs_.blocks_of(std::min<std::uint64_t>(tokens, knobs_.max_model_len)));
-}
-
-void VllmDraftScheduler::fill(Request& r, std::uint32_t tokens) {
-  const std::uint32_t full = tokens / knobs_.block_size;
-  if (knobs_.enable_prefix_caching && full > r.share.filled) pool_.fill(r.share, full);
 }
 
 // Its last token is in a step that has not ended, even if that accepts no draft.
@@ -61,19 +43,7 @@ void VllmDraftScheduler::count(Step& step, Id id, std::uint32_t tokens) {
   step.parts.push_back(part);
 }
 
-void VllmDraftScheduler::preempt(Id id) {
-  Request& r = requests_[id];
-  pool_.release(r.share);
-  r.computed = r.next_drafts = 0;
-  r.running = false;
-  ++r.preempted;
-  ++preemptions_;
-  waiting_.push_front(id);
-}
-
-// Whether nobody lost its blocks.
-bool VllmDraftScheduler::schedule_running(Step& step, std::uint32_t& budget) {
-  bool kept = true;
+void VllmDraftScheduler::schedule_running(Step& step, std::uint32_t& budget) {
   for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
     const Id id = running_[i];
     Request& r = requests_[id];
@@ -82,23 +52,14 @@ bool VllmDraftScheduler::schedule_running(Step& step, std::uint32_t& budget) {
     const std::uint32_t tokens =
         std::min({knobs_.part_of(lacks), budget, knobs_.max_model_len - 1 - r.computed});
     if (tokens == 0) continue;
-    const std::uint64_t room = std::uint64_t{r.computed} + tokens + law_.drafts();
-    bool fits = grow(r, room);
-    while (!fits) {
-      const Id last = running_.back();
-      running_.pop_back();
-      preempt(last);
-      kept = false;
-      if (last == id) break;
-      fits = grow(r, room);
-    }
+    // Blocks that rejected drafts had are there already.
+    const bool fits = make_room(id, std::uint64_t{r.computed} + tokens + law_.drafts());
     // Whoever begins needs no blocks for drafts, and whoever goes on does.
     if (!fits && running_.empty()) lost_alone(r);
     if (!fits) break;
     budget -= tokens;
     count(step, id, tokens);
   }
-  return kept;
 }
 
 bool VllmDraftScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
@@ -107,27 +68,14 @@ bool VllmDraftScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   RunPool::Found found = pool_.find(r.share, (r.known() - 1) / knobs_.block_size);
   if (found.blocks > 0) found = pool_.find(r.share, found.blocks - 1);
   if (r.remote) return begin_read(id, found);
-  const std::uint32_t cached = found.blocks * knobs_.block_size;
-  const std::uint32_t part = knobs_.part_of(r.known() - cached);
-  if (!knobs_.enable_chunked_prefill && part > budget) return false;
-  const std::uint32_t tokens = std::min(part, budget);
-  const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? r.known() : cached + tokens;
-  // Blocks that are found and idle are in the free queue, too. Who begins has no room for drafts yet.
-  if (std::uint64_t{knobs_.blocks_of(asked)} - found.blocks + found.idle + watermark() > pool_.available())
-    return false;
-  pool_.hold_found(r.share);
-  r.computed = cached;
-  if (!r.began) r.found = cached;
-  r.began = true;
-  const bool fits = grow(r, cached + tokens);
-  SL_CHECK(fits, "what fits as a whole fits in parts");
-  run(step, id, tokens, budget);
-  return true;
+  // Who begins has no room for drafts yet.
+  const std::uint32_t tokens = begin_computing(r, found, r.known(), budget);
+  if (tokens > 0) run(step, id, tokens, budget);
+  return tokens > 0;
 }
 
 void VllmDraftScheduler::run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget) {
-  requests_[id].running = true;
-  running_.push_back(id);
+  VllmListed::run(id);
   budget -= tokens;
   count(step, id, tokens);
 }
@@ -147,7 +95,8 @@ bool VllmDraftScheduler::decide(bool dummy) {
   Step& now = steps_.emplace_back();
   now.told.swap(told_);
   std::uint32_t budget = knobs_.max_num_batched_tokens;
-  kept_ = schedule_running(now, budget);
+  kept_ = true;
+  schedule_running(now, budget);
   admit_waiting(
       budget, law_.drafts(), [&](Id id) { return admit(now, id, budget); },
       [&](Id id, std::uint32_t tokens) { run(now, id, tokens, budget); });
@@ -207,22 +156,6 @@ Scheduler::Ended VllmDraftScheduler::finish_steps(std::uint64_t steps) {
   if (!steps_.empty()) recount(steps_.front());
   notice(ended.told, false);
   return {ended_};
-}
-
-void VllmDraftScheduler::leave(Id id) {
-  Request& r = requests_[id];
-  // Its blocks may be lost already: then it waited while its last token was in flight.
-  if (r.running)
-    std::erase(running_, id);
-  else
-    std::erase(waiting_, id);
-  r.done = true;
-  let_go(r);
-}
-
-void VllmDraftScheduler::drop(Id id) {
-  std::erase(waiting_, id);
-  requests_.forget(id);
 }
 
 }  // namespace shardline

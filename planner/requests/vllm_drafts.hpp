@@ -7,10 +7,21 @@
 #include <vector>
 
 #include "planner/requests/draft_law.hpp"
-#include "planner/requests/request_slots.hpp"
-#include "planner/requests/vllm_connected.hpp"
+#include "planner/requests/vllm_listed.hpp"
 
 namespace shardline {
+
+// `generated` is of tokens that are known, `computed` if all that is decided is accepted.
+struct VllmDraftRequest : VllmRequest {
+  bool running = false;
+  std::uint64_t stream = 0;       // TraceRequest::number
+  std::uint32_t verified = 0;     // steps with drafts of it that have ended
+  std::uint32_t promised = 0;     // tokens of steps that have not ended, all drafts accepted
+  std::uint32_t next_drafts = 0;  // that its next step verifies
+  std::uint32_t part = 0;         // of the step decided last that it was in
+  std::uint32_t known() const { return prompt + generated; }
+  void lose() { computed = next_drafts = 0; }
+};
 
 /// [R16] VllmScheduler's rules [R4] with k drafts of each request that decodes, as of EAGLE and modules of
 /// multi-token prediction: 1 + k rows of it count to the budget, its blocks have room for k tokens more, and
@@ -32,34 +43,21 @@ namespace shardline {
 /// effective_lookahead_tokens); sched/async_scheduler.py at 7ab8a61c8012; kv_cache_manager.py,
 /// `allocate_slots` at 003df2961dd8; single_type_kv_cache_manager.py, `find_longest_cache_hit` at
 /// 002f34915134 (use_eagle); config/speculative.py, `use_eagle` (of modules too).
-class VllmDraftScheduler : public VllmConnected {
+class VllmDraftScheduler : public VllmListed<VllmDraftRequest> {
  public:
   /// With at least one draft (checked). Throws as VllmScheduler does.
   VllmDraftScheduler(const VllmKnobs& knobs, DraftLaw law) : VllmDraftScheduler(knobs, PairRole::none, law) {}
   VllmDraftScheduler(const VllmKnobs& knobs, PairRole role, DraftLaw law);
 
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
-  void forget(Id id) override;
 
   std::size_t decided() const override { return steps_.size(); }
   const StepBatch& front() const override;
   std::uint64_t steps_alike() const override;
   Ended finish_steps(std::uint64_t steps = 1) override;
 
-  const Scheduler::Request& request(Id id) const override { return requests_[id]; }
-  std::size_t running() const override { return running_.size(); }
-
  private:
-  // `generated` is of tokens that are known, `computed` if all that is decided is accepted.
-  struct Request : VllmRequest {
-    bool running = false;
-    std::uint64_t stream = 0;       // TraceRequest::number
-    std::uint32_t verified = 0;     // steps with drafts of it that have ended
-    std::uint32_t promised = 0;     // tokens of steps that have not ended, all drafts accepted
-    std::uint32_t next_drafts = 0;  // that its next step verifies
-    std::uint32_t part = 0;         // of the step decided last that it was in
-    std::uint32_t known() const { return prompt + generated; }
-  };
+  using Request = VllmDraftRequest;
   // Of a step that is decided and has not ended.
   struct Part {
     Id id;
@@ -75,24 +73,16 @@ class VllmDraftScheduler : public VllmConnected {
     Told told;
   };
 
-  bool grow(Request& r, std::uint64_t tokens);
-  void fill(Request& r, std::uint32_t tokens);
   bool surely_ends(const Request& r) const;
-  bool schedule_running(Step& step, std::uint32_t& budget);
+  void schedule_running(Step& step, std::uint32_t& budget);
   bool admit(Step& step, Id id, std::uint32_t& budget);
   void run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget);
-  void preempt(Id id);
   void count(Step& step, Id id, std::uint32_t tokens);
   void end(const Part& part);
-  void leave(Id id);
   static void recount(Step& step);
-  VllmRequest& held(Id id) override { return requests_[id]; }
-  void drop(Id id) override;
   bool decide(bool dummy) override;
 
   DraftLaw law_;
-  RequestSlots<Request> requests_;
-  std::vector<Id> running_, ended_;
   std::deque<Step> steps_;  // decided, not ended
 };
 

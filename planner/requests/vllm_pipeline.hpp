@@ -2,13 +2,21 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "planner/requests/request_slots.hpp"
-#include "planner/requests/vllm_connected.hpp"
+#include "planner/requests/decided_step.hpp"
+#include "planner/requests/vllm_listed.hpp"
 
 namespace shardline {
+
+// `generated` is of tokens that are known, `computed` of all that is decided.
+struct VllmPipelineRequest : VllmRequest {
+  bool running = false;
+  std::uint32_t under_way = 0;  // tokens of steps that have not ended
+  std::uint64_t eligible = 0;   // the first step, from 1 on, that may have it
+  std::uint32_t known() const { return prompt + generated; }
+  void lose() { computed = 0; }
+};
 
 /// [R36] VllmScheduler's rules [R4] with as many steps decided and not ended as there are stages, and one
 /// more with async scheduling. Without it whoever has a token under way has nothing to compute. With it a
@@ -23,60 +31,32 @@ namespace shardline {
 /// vllm/config/vllm.py, `max_concurrent_batches` at 000fc94b754f; vllm/v1/core/sched/async_scheduler.py,
 /// `_update_after_schedule` at 014b23503270 (next_decode_eligible_step).
 /// Not here: drafts, pairs of pools.
-class VllmPipelineScheduler : public VllmConnected {
+class VllmPipelineScheduler : public VllmListed<VllmPipelineRequest> {
  public:
   /// Of several stages (checked). Throws as require_start().
   explicit VllmPipelineScheduler(const VllmKnobs& knobs);
 
-  std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
-  void forget(Id id) override;
-
-  std::size_t depth() const override { return steps_.size(); }
-  std::size_t decided() const override { return count_; }
+  std::size_t depth() const override { return steps_.most(); }
+  std::size_t decided() const override { return steps_.size(); }
   const StepBatch& front() const override;
   bool front_answers() const override;
   std::uint64_t steps_alike() const override { return 1; }
   Ended finish_steps(std::uint64_t steps = 1) override;
 
-  const Scheduler::Request& request(Id id) const override { return requests_[id]; }
-  std::size_t running() const override { return running_.size(); }
-
  private:
-  // `generated` is of tokens that are known, `computed` of all that is decided.
-  struct Request : VllmRequest {
-    bool running = false;
-    std::uint32_t under_way = 0;  // tokens of steps that have not ended
-    std::uint64_t eligible = 0;   // the first step, from 1 on, that may have it
-    std::uint32_t known() const { return prompt + generated; }
-  };
-  struct Part {
-    Id id;
-    bool token;  // not a part of a prompt before its last
-  };
-  struct Step {
-    StepBatch batch;
-    std::vector<Part> parts;
-  };
+  using Request = VllmPipelineRequest;
+  using Part = DecidedStep::Part;
 
-  Step& step_at(std::size_t i) { return steps_[(first_ + i) % steps_.size()]; }
-  const Step& front_step() const;
-  void fill(Request& r, std::uint32_t tokens);
+  const DecidedStep& front_step() const;
   std::uint32_t lacks(const Request& r) const;
-  bool schedule_running(Step& step, std::uint32_t& budget);
-  bool admit(Step& step, Id id, std::uint32_t& budget);
-  void preempt(Id id);
-  void count(Step& step, Id id, std::uint32_t tokens);
-  void leave(Id id);
-  VllmRequest& held(Id id) override { return requests_[id]; }
-  void drop(Id id) override;
+  void schedule_running(DecidedStep& step, std::uint32_t& budget);
+  bool admit(DecidedStep& step, Id id, std::uint32_t& budget);
+  void count(DecidedStep& step, Id id, std::uint32_t tokens);
   bool decide(bool dummy) override;
 
-  RequestSlots<Request> requests_;
-  std::vector<Id> running_, ended_;
-  std::vector<Step> steps_;  // decided, not ended; a ring
-  std::size_t first_ = 0, count_ = 0;
-  std::size_t busy_ = 0;        // of these with somebody in them
-  std::uint64_t schedule_ = 0;  // steps, ever, those with nobody too
+  DecidedRing<std::vector<DecidedStep>> steps_;  // decided, not ended
+  std::size_t busy_ = 0;                         // of these with somebody in them
+  std::uint64_t schedule_ = 0;                   // steps, ever, those with nobody too
 };
 
 }  // namespace shardline

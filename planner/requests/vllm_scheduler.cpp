@@ -174,22 +174,9 @@ bool VllmScheduler::admit(Step& step, Id id, std::uint32_t& budget) {
   const std::uint32_t whole = (r.tokens() - 1) / knobs_.block_size;
   const RunPool::Found found = pool_.find(r.share, whole);
   if (r.remote) return begin_read(id, found);
-  const std::uint32_t cached = found.blocks * knobs_.block_size;
-  std::uint32_t tokens = knobs_.part_of(r.tokens() - cached);
-  if (!knobs_.enable_chunked_prefill && tokens > budget) return false;
-  tokens = std::min(tokens, budget);
-  const std::uint32_t asked = knobs_.scheduler_reserve_full_isl ? r.tokens() : cached + tokens;
-  // Blocks that are found and idle are in the free queue, too.
-  if (std::uint64_t{blocks_of(asked)} - found.blocks + found.idle + watermark() > pool_.available())
-    return false;
-  pool_.hold_found(r.share);
-  r.computed = cached;
-  if (!r.began) r.found = cached;
-  r.began = true;
-  const bool fits = grow(r, cached + tokens);
-  SL_CHECK(fits, "what fits as a whole fits in parts");
-  run(step, id, tokens, budget);
-  return true;
+  const std::uint32_t tokens = begin_computing(r, found, r.tokens(), budget);
+  if (tokens > 0) run(step, id, tokens, budget);
+  return tokens > 0;
 }
 
 void VllmScheduler::run(Step& step, Id id, std::uint32_t tokens, std::uint32_t& budget) {

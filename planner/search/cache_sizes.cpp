@@ -45,6 +45,12 @@ double whole_rows(const Case& c, const Attention& a, const Plan& p) {
 
 long long group_budget(const Case& c, const Plan& p) { return prompt_budget(*c.engine, c.system.device, p); }
 
+// Each layer with a cache.
+bool all_compressed(const Model& m) {
+  return std::all_of(m.attentions.begin(), m.attentions.end(),
+                     [](const Attention& a) { return a.none() || a.compression; });
+}
+
 // Of a request that decodes at `length` tokens, what stays in a layer beyond what its next query sees. The
 // prompt's last pieces, as steps have cut it, are nodes of the prefix cache, which holds them whole until
 // they are as long as a window (SGLang 0.5.14, mem_cache/swa_radix_cache.py:670, inc_lock_ref;
@@ -84,11 +90,7 @@ WindowRows window_rows(const Case& c, const Attention& a, const Plan& p) {
   WindowRows rows{rows_of(c, a, p), 0, all};
   for (const Segment& s : c.batch.decode)
     rows.requests += static_cast<double>(kept_beyond(c, a, p, s.length()) * s.count * p.batch * p.in_flight);
-  if (w.steps > 0 && !only_answers(c)) {
-    const long long in_batch = c.batch.prefills() ? p.in_flight : 0;
-    const long long more = std::max<long long>(w.steps, p.in_flight) - in_batch;
-    rows.steps = static_cast<double>(std::max(0LL, more) * group_budget(c, p));
-  }
+  rows.steps = static_cast<double>(tokens_under_way(c, p));
   return rows;
 }
 
@@ -301,12 +303,20 @@ long long state_places(const Case& c, const Plan& p) {
   return requests * each * (c.disaggregated ? kBatchesUnderWay : 1);
 }
 
+long long tokens_under_way(const Case& c, const Plan& p) {
+  const int steps = c.engine->pools.windows.steps;
+  if (steps == 0 || only_answers(c)) return 0;
+  const long long in_batch = c.batch.prefills() ? p.in_flight : 0;
+  return std::max(0LL, std::max<long long>(steps, p.in_flight) - in_batch) * group_budget(c, p);
+}
+
 int window_thousandths(const Case& c, const Plan& p) {
   return splits(c) ? split_tokens(c, p).thousandths : 0;
 }
 
 Bytes cache_pools(const Case& c, const Plan& p, const std::vector<KindLayers>& layers) {
-  if (c.engine && c.engine->pools.compressed_block > 0 && has_compression(c.model))
+  // Of models that mix such layers with others no engine is known: the sum of what each layer holds.
+  if (c.engine && c.engine->pools.compressed_block > 0 && has_compression(c.model) && all_compressed(c.model))
     return compressed_pool(c, p, layers);
   if (c.engine && c.engine->pools.page > 0 && !has_compression(c.model) &&
       !c.engine->pools.keeps_windows_whole(c.model.architecture)) {

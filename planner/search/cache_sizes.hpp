@@ -23,6 +23,10 @@ Bytes cache_pools(const Case& c, const Plan& plan, const std::vector<KindLayers>
 /// Places for states that an attention group's pool has to have for the batch; 0: no layer keeps a state.
 long long state_places(const Case& c, const Plan& plan);
 
+/// Tokens of prompts that steps under way beside the batch compute, all of which an engine keeps in layers
+/// with windows until they have ended (WindowCaches::steps). Of a case with an engine.
+long long tokens_under_way(const Case& c, const Plan& plan);
+
 /// Of an engine whose layers with windows or chunks have a pool of their own (WindowCaches::split): its
 /// tokens for each thousand of the other layers' pool, rounded up, with which the batch is served. 0: there
 /// is no such pool, or its size follows from the number of requests.

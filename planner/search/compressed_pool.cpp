@@ -6,9 +6,9 @@
 #include <set>
 
 #include "models/model/cache.hpp"
-#include "planner/engines/prompt_step.hpp"
 #include "planner/layers/compressed.hpp"
 #include "planner/layers/sparse_attention.hpp"
+#include "sim/base/error.hpp"
 
 namespace shardline {
 
@@ -35,7 +35,8 @@ Kinds kinds_of(const Case& c, const std::vector<KindLayers>& layers) {
   Kinds k;
   for (const KindLayers& l : layers) {
     const Attention& a = c.model.attentions[static_cast<std::size_t>(l.attention)];
-    if (!a.compression || l.count == 0) continue;
+    if (a.none() || l.count == 0) continue;
+    SL_CHECK(a.compression, "all layers have compressed attention");
     k.windows[0].attention = &a;
     k.windows[0].layers += l.count;
     k.windows[0].window = a.reach.tokens;
@@ -119,15 +120,9 @@ Bytes compressed_pool(const Case& c, const Plan& p, const std::vector<KindLayers
       blocks += each * s.count * p.in_flight;
     }
   }
-  // What a step of prompts computes is kept beside it.
-  const bool only_answers = c.disaggregated && !c.batch.prefills();
-  if (c.engine->pools.windows.steps > 0 && !only_answers) {
-    const long long in_batch = c.batch.prefills() ? p.in_flight : 0;
-    const long long steps = std::max<long long>(c.engine->pools.windows.steps, p.in_flight) - in_batch;
-    const long long tokens = std::max(0LL, steps) * prompt_budget(*c.engine, c.system.device, p);
-    for (const WindowKind& w : k.windows)
-      if (w.layers > 0) blocks += groups(w) * over(tokens, w.page);
-  }
+  const long long under_way = tokens_under_way(c, p);
+  for (const WindowKind& w : k.windows)
+    if (w.layers > 0) blocks += groups(w) * over(under_way, w.page);
   return tuple_bytes(c, k, block) * (static_cast<double>(tuples) * static_cast<double>(blocks));
 }
 
