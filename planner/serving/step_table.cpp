@@ -42,7 +42,38 @@ double StepTable::knot(Table& table, std::uint32_t requests, std::uint64_t mean,
   return known->second;
 }
 
-// Looks at a new cell, whose corners it sets, and cuts it in four until lines are close enough.
+// How far lines of a cell are from lowerings in the middle of its edges along the mean, of those along the
+// skew, and in its own.
+struct StepTable::Misses {
+  double mean = 0, skew = 0, middle = 0;
+  double most() const { return std::max({mean, skew, middle}); }
+};
+
+StepTable::Misses StepTable::misses_of(Table& table, std::uint32_t requests, const Cell& cell) {
+  Misses out;
+  const std::uint64_t half = cell.size / 2, half_skew = cell.skew_size / 2;
+  for (const int i : {0, 1, 2}) {
+    for (const int j : {0, 1, 2}) {
+      if (i != 1 && j != 1) continue;                                     // corners are exact
+      if ((i == 1 && half == 0) || (j == 1 && half_skew == 0)) continue;  // nothing is between
+      if (requests == 1 && j > 0) continue;                               // nobody is longer than the mean
+      const std::uint64_t mean =
+          i < 2 ? cell.low + half * static_cast<std::uint64_t>(i) : cell.low + cell.size;
+      const std::uint64_t skew =
+          j < 2 ? cell.skew + half_skew * static_cast<std::uint64_t>(j) : cell.skew + cell.skew_size;
+      if (skew > (requests - 1) * mean) continue;  // no such batch
+      const double u = 0.5 * i, v = 0.5 * j;
+      const double line = (1 - u) * ((1 - v) * cell.times[0][0] + v * cell.times[0][1]) +
+                          u * ((1 - v) * cell.times[1][0] + v * cell.times[1][1]);
+      double& worst = i != 1 ? out.skew : j != 1 ? out.mean : out.middle;
+      worst = std::max(worst, std::abs(line / knot(table, requests, mean, skew) - 1));
+    }
+  }
+  return out;
+}
+
+// Looks at a new cell, whose corners it sets, and cuts it in two until lines are close enough: across the
+// side whose edges miss more, of two that miss as much the wider one. Sizes are powers of two.
 void StepTable::look(Table& table, std::uint32_t requests, std::uint32_t index) {
   Cell cell = table.cells[index];
   for (const int i : {0, 1}) {
@@ -51,41 +82,31 @@ void StepTable::look(Table& table, std::uint32_t requests, std::uint32_t index) 
           knot(table, requests, cell.low + (i > 0 ? cell.size : 0), cell.skew + (j > 0 ? cell.skew_size : 0));
     }
   }
-  table.cells[index] = cell;
   ++cells_;
-  const bool flat = requests == 1;  // nobody is longer than the mean
-  const std::uint64_t half = cell.size / 2, half_skew = cell.skew_size / 2;
-  double worst = 0;
-  for (const int i : {0, 1, 2}) {
-    for (const int j : {0, 1, 2}) {
-      if ((i != 1 && j != 1) || (flat && j > 0)) continue;  // corners are exact
-      const std::uint64_t mean = cell.low + half * static_cast<std::uint64_t>(i);
-      const std::uint64_t skew = cell.skew + half_skew * static_cast<std::uint64_t>(j);
-      if (skew > (requests - 1) * mean) continue;  // no such batch
-      const double u = 0.5 * i, v = 0.5 * j;
-      const double line = (1 - u) * ((1 - v) * cell.times[0][0] + v * cell.times[0][1]) +
-                          u * ((1 - v) * cell.times[1][0] + v * cell.times[1][1]);
-      const double exact = knot(table, requests, mean, skew);
-      worst = std::max(worst, std::abs(line / exact - 1));
-    }
-  }
-  const bool least = half < kLeast / 2 || (half_skew < kLeast / 2 && !flat);
-  if (worst <= kMostError || least) {
-    table.cells[index].error = worst;
-    return;
-  }
-  const auto first = static_cast<std::uint32_t>(table.cells.size());
-  table.cells[index].children = first;
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    for (std::uint64_t j = 0; j < 2; ++j) {
-      Cell& part = table.cells.emplace_back();
-      part.low = cell.low + i * half;
-      part.size = half;
-      // Of one request nothing is cut there: who cuts often would have nothing left.
-      part.skew = flat ? cell.skew : cell.skew + j * half_skew;
-      part.skew_size = flat ? cell.skew_size : half_skew;
-    }
-  }
+  const Misses misses = misses_of(table, requests, cell);
+  cell.error = misses.most();
+  const std::uint64_t least = cell.error > kMostAtJumps ? 1 : kLeast / 2;
+  const bool mean_can = cell.size > least, skew_can = cell.skew_size > least && requests > 1;
+  const bool mean_would =
+      misses.mean > misses.skew || (misses.mean == misses.skew && cell.size >= cell.skew_size);
+  cell.cut = cell.error <= kMostError                ? Cut::none
+             : mean_can && (mean_would || !skew_can) ? Cut::mean
+             : skew_can                              ? Cut::skew
+                                                     : Cut::none;
+  if (cell.cut != Cut::none) cell.children = static_cast<std::uint32_t>(table.cells.size());
+  table.cells[index] = cell;
+  if (cell.cut == Cut::none) return;
+  Cell part;
+  part.low = cell.low;
+  part.size = cell.cut == Cut::mean ? cell.size / 2 : cell.size;
+  part.skew = cell.skew;
+  part.skew_size = cell.cut == Cut::skew ? cell.skew_size / 2 : cell.skew_size;
+  table.cells.push_back(part);
+  if (cell.cut == Cut::mean)
+    part.low += part.size;
+  else
+    part.skew += part.skew_size;
+  table.cells.push_back(part);
 }
 
 const StepTable::Cell& StepTable::cell_of(std::uint32_t requests, std::uint64_t mean, std::uint64_t skew) {
@@ -107,9 +128,8 @@ const StepTable::Cell& StepTable::cell_of(std::uint32_t requests, std::uint64_t 
   std::uint32_t at = root->second;
   while (table.cells[at].children > 0) {
     const Cell& c = table.cells[at];
-    const std::uint32_t right = mean >= c.low + c.size / 2 ? 2 : 0;
-    const std::uint32_t above = skew >= c.skew + c.skew_size / 2 ? 1 : 0;
-    at = c.children + right + above;
+    const bool beyond = c.cut == Cut::mean ? mean >= c.low + c.size / 2 : skew >= c.skew + c.skew_size / 2;
+    at = c.children + (beyond ? 1 : 0);
     if (table.cells[at].times[0][0] == 0) look(table, requests, at);
   }
   return table.cells[at];

@@ -22,6 +22,8 @@ class StepTable {
   /// at (its middle and those of its edges), unless the cell is no wider than kLeast tokens.
   static constexpr double kMostError = 0.002;
   static constexpr std::uint32_t kLeast = 16;
+  /// The same unless the cell is one token wide: a time jumps where keys begin to be chosen, say.
+  static constexpr double kMostAtJumps = 0.005;
 
   using Lower = std::function<Seconds(const StepBatch&)>;
   explicit StepTable(Lower lower);
@@ -37,11 +39,13 @@ class StepTable {
  private:
   // Means [low, low + size) of what is cached, and [skew, skew + skew_size) tokens that the longest has
   // beyond the mean; the times at its corners, by [mean][skew].
+  enum class Cut : std::uint8_t { none, mean, skew };
   struct Cell {
     std::uint64_t low = 0, size = 0, skew = 0, skew_size = 0;
     double times[2][2] = {};
     double error = 0;
-    std::uint32_t children = 0;  // the first of four; 0: none
+    std::uint32_t children = 0;  // the first of two; 0: none
+    Cut cut = Cut::none;         // across what it is cut
   };
   // Of one number of requests.
   struct Table {
@@ -50,7 +54,10 @@ class StepTable {
     std::unordered_map<std::uint64_t, double> knots;  // lowered times
   };
 
+  struct Misses;
+
   double knot(Table& table, std::uint32_t requests, std::uint64_t mean, std::uint64_t skew);
+  Misses misses_of(Table& table, std::uint32_t requests, const Cell& cell);
   void look(Table& table, std::uint32_t requests, std::uint32_t cell);
   const Cell& cell_of(std::uint32_t requests, std::uint64_t mean, std::uint64_t skew);
 
