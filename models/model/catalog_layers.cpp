@@ -253,6 +253,7 @@ void apply(const Layers& in, int count, Model& m) {
       in.draft_attention < 0 ? attentions.back()
                              : in.attentions[static_cast<std::size_t>(in.draft_attention)].value,
       in.draft_ffn < 0 ? ffns.back() : in.ffns[static_cast<std::size_t>(in.draft_ffn)].value, in.one_choice};
+  list_draft_kind(m);
 }
 
 std::pair<Reader, std::string> locate(const Layers& in, const Reader& root, const Model& m,

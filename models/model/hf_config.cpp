@@ -175,6 +175,7 @@ void set_drafts(Import& in) {
   const LayerRun& last = in.m.runs.back();
   in.m.drafts = DraftModules{in.drafts, in.draft_attention.value_or(in.m.attentions[last.attention]),
                              in.draft_ffn.value_or(in.m.ffns[last.ffn]), in.one_choice};
+  list_draft_kind(in.m);
   in.note(fmt::format(
       "counted apart, timed where steps draft (speculative): {} multi-token-prediction layer(s)", in.drafts));
 }

@@ -104,6 +104,15 @@ void set_layers(Model& m, std::span<const Attention> attentions, std::span<const
   }
 }
 
+void list_draft_kind(Model& m) {
+  if (m.drafts && m.drafts->attention.compression) number_of(m.attentions, m.drafts->attention);
+}
+
+bool of_drafts_alone(const Model& m, int i) {
+  return m.drafts && i + 1 == std::ssize(m.attentions) && layers_of_attention(m, i) == 0 &&
+         m.attentions.back() == m.drafts->attention;
+}
+
 int layers_of_attention(const Model& m, int i) {
   int sum = 0;
   for (const LayerRun& run : m.runs) sum += run.attention == i ? run.count : 0;

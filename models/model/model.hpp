@@ -108,6 +108,11 @@ std::vector<ModelFault> check(const Model& model);
 /// Sets attentions, ffns and runs from one entry of each per layer, in order. Equal entries are one kind;
 /// kinds are numbered as they first appear, so that equal layers give equal models.
 void set_layers(Model& model, std::span<const Attention> attentions, std::span<const FeedForward> ffns);
+/// Lists the attention of modules that draft as one more kind, behind those of the layers, where these have
+/// compressed attention and none like it: DeepSeek-V4-Pro's module sees a window alone.
+void list_draft_kind(Model& model);
+/// Whether attention kind `i` is of modules that draft and of no layer.
+bool of_drafts_alone(const Model& model, int i);
 
 /// Whether some layers have experts, and whether some have a dense network.
 inline bool has_experts(const Model& m) {

@@ -93,9 +93,10 @@ class Rules {
       const std::string at = fmt::format("{}[{}]", name, i);
       require(std::find(list.begin(), list.begin() + i, list[i]) == list.begin() + i, at,
               "the same as an earlier kind");
-      require(std::any_of(m_.runs.begin(), m_.runs.end(),
-                          [&](const LayerRun& run) { return run.*index == static_cast<int>(i); }),
-              at, "no layer is of this kind");
+      const bool drafts = index == &LayerRun::attention && of_drafts_alone(m_, static_cast<int>(i));
+      const bool used = std::any_of(m_.runs.begin(), m_.runs.end(),
+                                    [&](const LayerRun& run) { return run.*index == static_cast<int>(i); });
+      require(used || drafts, at, "no layer is of this kind");
     }
   }
 

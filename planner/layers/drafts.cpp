@@ -54,8 +54,8 @@ std::optional<std::string> no_drafts(const Case& c, const Plan& p) {
     return fmt::format("the module that drafts for {} is of a kind that none of its layers has",
                        c.model.name);
   if (auto reason = no_drafts_of_states(c, p)) return reason;
-  if (has_compression(c.model) || !c.model.residual.plain())
-    return fmt::format("drafts are not for {}, whose module works on all of its residual streams",
+  if (c.model.residual.block > 0)
+    return fmt::format("drafts are not for {}: what a module reads of its sums of layers is not published",
                        c.model.name);
   if (!c.acceptance) return "drafts need an acceptance: how many of them a step keeps (key speculative)";
   if (c.engine && !c.engine->drafts.told)
@@ -133,14 +133,42 @@ Case choice_taking_case(const Case& c) {
   return out;
 }
 
+namespace {
+
+// vllm/models/deepseek_v4/nvidia/mtp.py at 0050eb86aeec, DeepSeekV4MultiTokenPredictorLayer.forward: streams
+// of the hidden state, before they are weighed, each by h_proj; the embedding by e_proj, added to all of
+// them.
+void add_stream_input(ScheduleBuilder& b, const Case& c, Count rows) {
+  const Count h = c.model.hidden, n = c.model.residual.streams;
+  const double row = static_cast<double>(h) * activation_size(c);
+  const auto moved = [&](Count of_token) { return Bytes(static_cast<double>(rows * of_token) * row); };
+  const ModuleType t = draft_input_type(c);
+  b.elementwise("norms of draft input", Part::head, OpKind::elementwise,
+                {rows, (1 + n) * h, moved(2 * (1 + n))});
+  b.gemm("draft projection of embeddings", Part::head, t.weights, t.math, GemmShape{rows, h, h});
+  b.gemm("draft projection of streams", Part::head, t.weights, t.math, GemmShape{rows * n, h, h});
+  b.elementwise("streams of draft input", Part::head, OpKind::elementwise, {rows, n * h, moved(2 * n + 1)});
+}
+
+}  // namespace
+
+ModuleType draft_input_type(const Case& c) {
+  if (c.model.residual.streams > 1) return c.precision.of_drafts().of(Module::attention);
+  return {c.precision.activations, c.precision.activations};
+}
+
 void add_draft_input(ScheduleBuilder& b, const Case& c, const Plan& v) {
   const Count rows = decode_rows(c, v) + prefill_tokens(c, v), h = c.model.hidden;
-  const Dtype act = c.precision.activations;
-  const double row = static_cast<double>(h) * activation_size(c);
   b.begin_block("draft input");
-  b.elementwise("norms of draft input", Part::head, OpKind::elementwise,
-                {rows, 2 * h, Bytes(static_cast<double>(rows) * 4 * row)});
-  b.gemm("draft projection", Part::head, act, act, GemmShape{rows, 2 * h, h});
+  if (c.model.residual.streams > 1) {
+    add_stream_input(b, c, rows);
+  } else {
+    const ModuleType t = draft_input_type(c);
+    const double row = static_cast<double>(h) * activation_size(c);
+    b.elementwise("norms of draft input", Part::head, OpKind::elementwise,
+                  {rows, 2 * h, Bytes(static_cast<double>(rows) * 4 * row)});
+    b.gemm("draft projection", Part::head, t.weights, t.math, GemmShape{rows, 2 * h, h});
+  }
   b.end_block();
 }
 

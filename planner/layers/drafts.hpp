@@ -62,11 +62,14 @@ Case choice_taking_case(const Case& c);
 
 /// What enters a module: the norms of hidden state and embedding, and the product [rows, 2H] x [2H, H] of
 /// both, whole on every rank (vllm model_executor/models/deepseek_mtp.py, DeepSeekMultiTokenPredictorLayer,
-/// eh_proj, at v0.24.0). Rows are the view's: with its drafts those that were verified and those of prompts,
-/// else one of a request.
+/// eh_proj, at v0.24.0). Of n residual streams two products, [rows, H] x [H, H] of the embedding and
+/// [n rows, H] x [H, H] of the streams, and their sum. Rows are the view's: with its drafts those that were
+/// verified and those of prompts, else one of a request.
 void add_draft_input(ScheduleBuilder& b, const Case& c, const Plan& view);
 
-/// Elements of that product's matrix, of one module.
+/// Elements of those products' matrices, of one module, and what type they are: the activations', of several
+/// streams that of the module's attention.
 double draft_input_weights(const Model& model);
+ModuleType draft_input_type(const Case& c);
 
 }  // namespace shardline

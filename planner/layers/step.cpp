@@ -96,11 +96,11 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& p, StepBlock block
   }
 }
 
-// Of the kinds of attention that have a block.
+// Of the kinds of attention of layers.
 int last_attention(const Model& m) {
   int last = 0;
   for (int i = 0; i < std::ssize(m.attentions); ++i)
-    if (!m.attentions[static_cast<std::size_t>(i)].none()) last = i;
+    if (!m.attentions[static_cast<std::size_t>(i)].none() && !of_drafts_alone(m, i)) last = i;
   return last;
 }
 
@@ -282,7 +282,8 @@ void build_whole(Schedule& schedule, ScheduleBuilder& b, const Case& c, const Pl
     Round round(b, c, p, std::move(layout));
     for (const StepBlock block : blocks) {
       // Executors compute what is verified: what a module drafts is another function of other weights.
-      const bool behind = block.kind == BlockKind::draft_input || block.kind == BlockKind::accept;
+      const bool behind = block.kind == BlockKind::draft_input || block.kind == BlockKind::accept ||
+                          (block.kind == BlockKind::attention && of_drafts_alone(c.model, block.index));
       if (b.flow() && (block.draft || block.module || behind)) continue;
       at[block] = next_block(schedule);
       round.add(block);

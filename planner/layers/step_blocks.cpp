@@ -39,6 +39,7 @@ void step_blocks(const Case& c, const Plan& p, std::vector<StepBlock>& out) {
   const bool woven = overlaps_batches(p);
   for (int i = 0; i < std::ssize(c.model.attentions); ++i) {
     if (c.model.attentions[static_cast<std::size_t>(i)].none()) continue;
+    if (p[kDrafts] == 0 && of_drafts_alone(c.model, i)) continue;
     if (!woven || has_dense(c.model)) out.push_back({BlockKind::attention, i});
   }
   for (int i = 0; i < std::ssize(c.model.ffns); ++i) {

@@ -93,7 +93,7 @@ Bytes ffn_bytes(const Case& c, const Precision& types, const FeedForward& f, con
 Bytes draft_module(const Case& c, const Plan& p) {
   const Precision own = c.precision.of_drafts();
   return attention_bytes(c, own, c.model.drafts->attention, p) + ffn_bytes(c, own, c.model.drafts->ffn, p) +
-         Bytes(draft_input_weights(c.model) * bytes_per_element(c.precision.activations));
+         Bytes(draft_input_weights(c.model) * bytes_per_element(draft_input_type(c).weights));
 }
 
 // Pools tell layers apart by their attention alone, whatever network stands behind it.

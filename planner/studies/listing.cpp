@@ -17,8 +17,9 @@ std::string attention_text(const Model& m) {
   if (std::any_of(m.attentions.begin(), m.attentions.end(), other)) {
     std::vector<std::string> named;
     for (int i = 0; i < std::ssize(m.attentions); ++i)
-      named.push_back(fmt::format("{} {}", layers_of_attention(m, i),
-                                  name_of(m.attentions[static_cast<std::size_t>(i)])));
+      if (!of_drafts_alone(m, i))
+        named.push_back(fmt::format("{} {}", layers_of_attention(m, i),
+                                    name_of(m.attentions[static_cast<std::size_t>(i)])));
     return fmt::format("{}", fmt::join(named, ", "));
   }
   const auto latents = [](const Attention& a) { return has_latents(a); };

@@ -16,7 +16,6 @@
 #include "models/model/cache.hpp"
 #include "models/model/catalog.hpp"
 #include "planner/layers/compressed.hpp"
-#include "planner/layers/drafts.hpp"
 #include "planner/search/memory.hpp"
 #include "planner/search/search.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -210,13 +209,6 @@ TEST(Compressed, P34OtherStrategiesRefuse) {
     EXPECT_NE(why->find(named), std::string::npos) << *why;
     EXPECT_FALSE(s->takes(c)) << s->name;
   }
-}
-
-TEST(Compressed, P34WhatIsNotModelledIsRefusedByName) {
-  const Case c = case_of("deepseek-v4-flash");
-  Plan p = plan_of(c, "tensor:tpa=8,ep=8");
-  p.set(kDrafts, 1);
-  EXPECT_THAT(check_plan(c, p).value_or(""), ::testing::HasSubstr("drafts are not for deepseek-v4-flash"));
 }
 
 // Four streams are mixed before and behind every sublayer, and before the head; hand-offs carry all of them,

@@ -145,6 +145,7 @@ TEST(ContextRows, C24MemoryIsThatOfWholeCaches) {
   }
   const Case c = prompts("deepseek-v4-pro", {{0, 65'536}});
   for (const Attention& a : c.model.attentions) {
+    if (a.compression->ratio == 0) continue;  // of the module that drafts alone
     const double widest = a.index ? 8 * 1'024. : 8 * 512.;
     EXPECT_EQ(gathered_rows_buffers(c, a, parse_plan("allgather_kv:cp=8,tpa=1,tpf=1,batch=1")),
               Bytes(65'536 * 2 * widest));
