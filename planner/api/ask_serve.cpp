@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "hardware/machine/system.hpp"
 #include "planner/api/convert_plan.hpp"
 #include "planner/api/convert_serve.hpp"
 #include "planner/scenario/shipped.hpp"
@@ -135,15 +136,17 @@ Plan prefill_plan(const Study& study, const ServeQuestion& asked) {
   return possible_plan(prompts, asked.prefill);
 }
 
-// The same question of the other system that prompts are on, whose plan of a line is named.
+// The same question of the other system that prompts are on, whose plan of a line is named. Settings of a
+// system are of the one that answers: that both have one bandwidth is no question.
 std::shared_ptr<const Study> prompts_on(const ServeQuestion& asked, const RunOptions& o) {
   if (asked.prefill_system.empty()) return nullptr;
   ServeQuestion other = asked;
+  RunOptions on = o;
+  std::erase_if(on.settings, [](const std::string& s) { return sets_system(s); });
   if (other.scenario.empty() && other.scenario_text.empty()) {
     other.system = asked.prefill_system;
-    return std::make_shared<const Study>(line_study(other, o));
+    return std::make_shared<const Study>(line_study(other, on));
   }
-  RunOptions on = o;
   on.settings.push_back("system=" + asked.prefill_system);
   return std::make_shared<const Study>(scenario_study(other, on));
 }

@@ -57,7 +57,9 @@ struct Fields<ServeQuestion> {
     field("scenario_text", &Q::scenario_text, "the scenario itself, in YAML, in place of a file");
     field("model", &Q::model, "which one of the scenario, empty: the first; without a scenario as of plan");
     field("system", &Q::system, "without a scenario: name of the catalogue, or a .yaml file");
-    field("gpus", &Q::gpus, "of a plan that is searched for, at most; null: as of plan");
+    field("gpus", &Q::gpus,
+          "at most, of all copies of a plan that is chosen, of each replica of those that are named; null: "
+          "as of plan");
     field("nodes", &Q::nodes, "at most, in place of `gpus`");
     field("read_as", &Q::read_as, "model_type to read the model's config.json as; null: its own");
     field("most_ttl_s", &Q::most_ttl_s, "target of the search for a plan; null: none");

@@ -113,7 +113,7 @@ bool QuestionOptions::given() const {
          users || gpus || nodes;
 }
 
-void add_question(Arguments& a, QuestionOptions& o, bool required) {
+void add_question(Arguments& a, QuestionOptions& o, bool required, const char* gpus) {
   Argument system =
       a.add("--system", o.system, "System of the catalogue (shardline list systems), or a .yaml file")
           .offers(offered_systems)
@@ -125,7 +125,7 @@ void add_question(Arguments& a, QuestionOptions& o, bool required) {
   }
   a.add("--as", o.as, "The model_type to read a config.json as whose own is unknown: llama, deepseek_v3");
   a.add("--output", o.output, "Tokens of its answer; without: the prefill alone");
-  a.add("--gpus", o.gpus, "GPUs at most, of all copies (default: a node, eight at most)").range(1, 8192);
+  a.add("--gpus", o.gpus, gpus).range(1, 8192);
   a.add("--nodes", o.nodes, "Nodes at most, in place of --gpus").range(1, 8192);
   a.add("--users", o.users, "Users at once, each with a request, over all copies").range(1, 1'000'000);
   a.add("--tpot,--ttl", o.ttl,

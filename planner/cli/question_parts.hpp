@@ -24,8 +24,9 @@ struct QuestionOptions {
   bool given() const;
 };
 
-/// `required`: of a command that takes nothing else.
-void add_question(Arguments& a, QuestionOptions& o, bool required);
+/// `required`: of a command that takes nothing else. `gpus`: help of --gpus.
+void add_question(Arguments& a, QuestionOptions& o, bool required,
+                  const char* gpus = "GPUs at most, of all copies (default: a node, eight at most)");
 api::PlanQuestion asked_of(const std::string& model, const QuestionOptions& o);
 api::RunOptions run_options_of(const EngineOptions& engine, const std::string& costs, int threads);
 

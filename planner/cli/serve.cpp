@@ -38,7 +38,8 @@ void declare_replicas(Arguments& a, ServeOptions& o) {
       .range(1, 1024);
   a.add("--prefill", o.prefill,
         "Plan of a pool of its own for prompts: --plan then decodes what that one hands over");
-  a.add("--prefill-system", o.prefill_system, "System that it is on (default: the one that --plan is on)")
+  a.add("--prefill-system", o.prefill_system,
+        "System that it is on, as its file says (default: the one that --plan is on)")
       .offers(offered_systems)
       .files();
   a.add("--prefill-replicas", o.prefill_replicas, "Copies of the plan that prefills").range(1, 1024);
@@ -65,7 +66,10 @@ void declare(Arguments& a, ServeOptions& o) {
       .files();
   a.add("--plan", o.plan, "Plan text, as plan and sweep print it; default: the best of the line's answer");
   a.add("--model", o.model, "Which model of the scenario (default: the first)").offers(offered_models);
-  add_question(a, o.question, false);
+  add_question(
+      a, o.question, false,
+      "GPUs at most: of all copies of a plan that is chosen, of each replica of those that are named "
+      "(default: a node, eight at most)");
   a.add("--trace", o.trace,
         "Recorded requests: Mooncake's JSON lines, Azure's CSV or CSV with arrival_s, input_tokens and "
         "output_tokens; with --rate at that mean rate")
