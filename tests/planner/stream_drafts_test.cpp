@@ -38,6 +38,7 @@ Case v4(const std::string& model, const std::string& engine = "") {
 struct Step {
   std::map<OpKind, double> ops;
   std::map<std::array<Count, 3>, double> inputs;  // products of what enters a pass: rows, k, n
+  double moved = 0;                               // bytes of the small kernels beside them
   int attentions = 0;
 };
 
@@ -49,7 +50,9 @@ Step step_of(const Case& c, const std::string& plan) {
     const std::string_view name(block.name);
     if (&block != last && name == "attention") ++out.attentions;
     last = &block;
-    if (name != "draft input" || op.kind != OpKind::gemm) return;
+    if (name != "draft input") return;
+    if (op.kind == OpKind::elementwise) out.moved += times * shape<ElementwiseShape>(op).bytes.value;
+    if (op.kind != OpKind::gemm) return;
     const auto& s = shape<GemmShape>(op);
     out.inputs[{s.rows, s.k, s.n}] += times;
   });
@@ -73,6 +76,10 @@ TEST(StreamDrafts, P29EveryStreamEntersAPass) {
         expected[{kUsers * kStreams, h, h}] += static_cast<double>(k - 1);
       }
       EXPECT_EQ(s.inputs, expected);
+      // Norms read and write the embedding and all streams; the sum reads both products and writes the
+      // streams.
+      const Count rows = kUsers * (1 + k) + kUsers * (k - 1), each = 2 * (1 + kStreams) + 1 + 2 * kStreams;
+      EXPECT_EQ(s.moved, static_cast<double>(rows * each * h) * 2);
     }
   }
 }
