@@ -37,6 +37,7 @@ WholePools whole_of(const Study& study, const SweepAnswer& answer, const shardli
   out.users = w.decode * (p.decode.plan.users() + p.decode.all_waiting());
   out.ttft_s = first_token(study, p, p.whole_loop.ttft, p.whole_users(), first_token_errors(answer, p));
   out.ttft_burst_s = p.whole_loop.burst.value;
+  out.handoff_s = p.whole_handoff.value;
   out.tokens_per_s_gpu = estimate(p.whole_output_per_s_gpu, plan_rate_error(study, whole_errors(answer, p)));
   out.prompts_together = p.whole_loop.together;
   out.prefill_busy = p.whole_loop.prefill_busy;

@@ -15,6 +15,7 @@ struct WholePools {
   long long users = 0;
   Estimate ttft_s;
   double ttft_burst_s = 0;
+  double handoff_s = 0;
   Estimate tokens_per_s_gpu;
   double prompts_together = 0;
   double prefill_busy = 0;
@@ -38,6 +39,8 @@ struct Fields<WholePools> {
     field("users", &W::users, "served at once");
     field("ttft_s", &W::ttft_s, "of these users: request path, queue, prompt, hand-off and the first step");
     field("ttft_burst_s", &W::ttft_burst_s, "if all users come at once");
+    field("handoff_s", &W::handoff_s,
+          "of a request's KV, over the network where these replicas are more than a node has room for");
     field("tokens_per_s_gpu", &W::tokens_per_s_gpu, "tokens of answers per second and GPU of both pools");
     field("prompts_together", &W::prompts_together, "prompts of a step of a replica that prefills, mean");
     field("prefill_busy", &W::prefill_busy, "part of the time in which that pool computes");

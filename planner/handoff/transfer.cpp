@@ -299,6 +299,12 @@ std::optional<std::string> no_way_between(const Case& prefill, const Case& decod
   return std::nullopt;
 }
 
+ReplicaPlaces places_of(const System& system, int prefill_gpus, int decode_gpus) {
+  const FabricSpec& f = system.fabric;
+  const bool apart = prefill_gpus + decode_gpus > f.gpus_per_node && f.nodes > 1;
+  return apart ? ReplicaPlaces::apart : ReplicaPlaces::beside;
+}
+
 HandoffTimes::HandoffTimes(const Case& c, int gpus, long long tokens, ReplicaPlaces places)
     : case_(c),
       tokens_(tokens),

@@ -97,6 +97,10 @@ std::optional<std::string> no_way_between(const Case& prefill, const Case& decod
 /// own, as where both pools are more than a node has room for.
 enum class ReplicaPlaces : unsigned char { beside, apart };
 
+/// [R12] Where both pools lie: beside each other where all replicas have room in one node, else apart, every
+/// pair of them: some in one node are then priced as if they were not.
+ReplicaPlaces places_of(const System& system, int prefill_gpus, int decode_gpus);
+
 /// [D9] Times of hand-offs of requests of so many tokens, nobody else on the links: from the end of the
 /// prefill until the other replica has its cache. Each pair of layouts is played once.
 class HandoffTimes {

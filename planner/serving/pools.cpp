@@ -340,8 +340,23 @@ std::vector<PoolPair> pool_pairs(const Study& study, int threads) {
   return out;
 }
 
-void fit_whole(const Study& study, PoolPair& pair) {
-  const Pairing pairing(study, pair.prefill, pair.decode, pair.answer, pair.handoff);
+namespace {
+
+// Of one request, in a deployment of whole replicas.
+Seconds whole_handoff(const Study& study, const PoolPair& pair, const WholePools& whole) {
+  const Plan &from = pair.prefill.plan, &to = pair.decode.plan;
+  const System& system = study.study.system;
+  const ReplicaPlaces places = places_of(system, whole.prefill * from.gpus(), whole.decode * to.gpus());
+  if (places == places_of(system, from.gpus(), to.gpus())) return pair.handoff;
+  Case answers = study.study;
+  answers.disaggregated = true;
+  const int gpus = std::max(from.gpus(), to.gpus());
+  return HandoffTimes(answers, gpus, study.sweep().search.workload->input, places).of(from, to);
+}
+
+// Whole replicas of a pair whose hand-offs take so long, as fit_whole() says.
+void fit_whole(const Study& study, PoolPair& pair, Seconds handoff) {
+  const Pairing pairing(study, pair.prefill, pair.decode, pair.answer, handoff);
   const Seconds most_ttft = study.sweep().search.most_ttft;
   const auto output = static_cast<double>(study.sweep().search.workload->output);
   // A user has one replica of each: fewer users than replicas leave some of these idle.
@@ -353,8 +368,18 @@ void fit_whole(const Study& study, PoolPair& pair) {
   };
   pair.whole = whole_pools(pairing.limits(), pair.output_per_s_gpu / output, rate);
   if (pair.whole.gpus == 0) return;
+  pair.whole_handoff = handoff;
   pair.whole_loop = pairing.loop(users(pair.whole.prefill, pair.whole.decode));
   pair.whole_output_per_s_gpu = pair.whole.requests_per_s_gpu * output;
+}
+
+}  // namespace
+
+void fit_whole(const Study& study, PoolPair& pair) {
+  fit_whole(study, pair, pair.handoff);
+  if (pair.whole.gpus == 0) return;
+  const Seconds handoff = whole_handoff(study, pair, pair.whole);
+  if (handoff != pair.handoff) fit_whole(study, pair, handoff);
 }
 
 void rate_prefills(const Study& study, std::vector<PoolPair>& pairs) {

@@ -59,6 +59,7 @@ struct PoolPair {
   double prefill_gpus = 0;      // for each GPU that decodes
   double output_per_s_gpu = 0;  // tokens of answers over the GPUs of both pools
   WholePools whole;             // within most_pool_gpus(); of pairs that fit_whole() has seen
+  Seconds whole_handoff;        // likewise: over the network where those are more than a node has
   PoolLoop whole_loop;          // likewise
   double whole_output_per_s_gpu = 0;
   /// The same of one replica that prefills, in whole replicas.

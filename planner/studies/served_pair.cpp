@@ -139,12 +139,6 @@ ServiceKnobs pair_knobs(const Case& c, const Plan& plan, PairRole role,
                                                : sglang_half(half, plan, role, overrides, load.mean, option);
 }
 
-ReplicaPlaces places_of(const System& system, int prefill_gpus, int decode_gpus) {
-  const FabricSpec& f = system.fabric;
-  const bool apart = prefill_gpus + decode_gpus > f.gpus_per_node && f.nodes > 1;
-  return apart ? ReplicaPlaces::apart : ReplicaPlaces::beside;
-}
-
 // From two lengths: a hand-off's descriptors and bytes grow with its tokens.
 TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode, long long prompt,
                             ReplicaPlaces places) {

@@ -92,10 +92,6 @@ struct PairServer {
 /// Why the plans cannot be played as a pair; nothing where they can. Both systems may be one.
 std::optional<std::string> no_pair(const PairServer& prefill, const PairServer& decode);
 
-/// [R12] Where both pools lie: beside each other where all replicas have room in one node, else apart, every
-/// pair of them: some in one node are then priced as if they were not.
-ReplicaPlaces places_of(const System& system, int prefill_gpus, int decode_gpus);
-
 /// What a hand-off between two plans takes, of prompts of about so many tokens. `places`: of one system.
 TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode, long long prompt,
                             ReplicaPlaces places = ReplicaPlaces::beside);

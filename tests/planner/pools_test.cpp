@@ -164,7 +164,7 @@ TEST(Pools, AFewUsersAreAPlayOfTheirLoop) {
     const double each = static_cast<double>(users) / p.whole.prefill;
     ASSERT_EQ(each, std::floor(each));
     const AnswerServer answers{each, each, p.decode.time, 256};
-    const PoolLoad load{each, p.path, p.handoff, 0};
+    const PoolLoad load{each, p.path, p.whole_handoff, 0};
     PoolPlay steady(p.prefill.server, answers, load), burst(p.prefill.server, answers, load);
     steady.steady(3000, each / p.whole.requests_per_s_gpu / p.whole.gpus);
     burst.burst();
