@@ -2,7 +2,7 @@
 """Do prompts belong on GPUs of their own? Asks the program, and writes reports/pools.md and its pictures in
 reports/gallery.
 
-    reports/gallery/pools.py build/ci/bin/shardline --traces FOLDER [--only published,traces,lengths]
+    reports/gallery/pools.py build/ci/bin/shardline --traces FOLDER [--only published,traces,lengths] [--go-on]
 
 Every number on the page is one of `shardline serve --json`, `plan --slo --json` or `sweep --json`; questions stand in the
 tables below. FOLDER holds mooncake.csv and azure_code.csv, as serve takes them (see pools.md). Needs gnuplot."""
@@ -93,12 +93,15 @@ def published(program):
     return rows
 
 
-def traces(program, folder):
-    rows = []
+def traces(program, folder, kept, goes_on):
+    """An hour of questions: those that are answered are kept as they come, and need not be asked again."""
+    rows = json.loads(kept.read_text()) if goes_on and kept.exists() else []
     for load, (arguments, ttft, rates) in LOADS.items():
         arguments = [str(folder / a) if a.endswith(".csv") else a for a in arguments]
         for model, rate in rates.items():
             for pools in POOLS:
+                if any((r["load"], r["model"], r["pools"]) == (load, model, pools) for r in rows):
+                    continue
                 for tpot in TPOT_MS:
                     answer = ask(program, ["plan", model, "--system", "h200-hgx", "--gpus", str(MOST_GPUS), "--engine", "vllm",
                                            *arguments, "--rate", f"{rate}/s", "--requests", str(REQUESTS), "--pools", pools,
@@ -112,6 +115,7 @@ def traces(program, folder):
                                        "replicas": best["replicas"], "prefill": best["prefill"],
                                        "prefill_replicas": best["prefill_replicas"]}
                     rows.append(row)
+                kept.write_text(json.dumps(rows) + "\n")
                 print(load, model, pools, [r["best"] and r["best"]["gpus"] for r in rows[-len(TPOT_MS):]], flush=True)
     return rows
 
@@ -328,6 +332,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--traces", help="folder of mooncake.csv and azure_code.csv")
     parser.add_argument("--only", default="published,traces,lengths", help="which parts to ask anew")
+    parser.add_argument("--go-on", action="store_true", help="of traces what is not answered yet")
     parser.add_argument("--render", action="store_true", help="of kept answers, without asking")
     parser.add_argument("--answers", default=str(ROOT / "build"), help="folder in which answers are kept")
     parser.add_argument("-o", "--out", default=str(ROOT / "reports"))
@@ -336,7 +341,8 @@ def main():
     if not options.render:
         for part in options.only.split(","):
             rows = {"published": lambda: published(program), "lengths": lambda: lengths(program),
-                    "traces": lambda: traces(program, pathlib.Path(options.traces).resolve())}[part]()
+                    "traces": lambda: traces(program, pathlib.Path(options.traces).resolve(), kept / "pools_traces.json",
+                                             options.go_on)}[part]()
             (kept / f"pools_{part}.json").write_text(json.dumps(rows) + "\n")
     rows = {}
     for part in ("published", "traces", "lengths"):
