@@ -79,11 +79,11 @@ TEST(PlanStages, R36FullStagesAreTheClosedForm) {
       std::mt19937_64 random(2);
       for (int i = 0; i < 40; ++i) {
         StepBatch b = random_batch(random);
-        PipelineClock clock(*times.stages());
+        PipelineClock clock(*times.stages(), {static_cast<std::size_t>(plan.pp)});
         std::vector<double> ends;
         for (int step = 0; step < 40 * plan.pp; ++step) {
-          clock.decided(Seconds(0));
-          ends.push_back(clock.next_ends(b, true).value);
+          clock.decided(Seconds(0), b, true);
+          ends.push_back(clock.next_ends().value);
         }
         const double round = (ends.back() - ends[ends.size() - 1 - 20 * plan.pp]) / 20;
         EXPECT_NEAR(round / times.of(b).value, 1, 0.004) << text;
