@@ -76,27 +76,29 @@ bool SglangScheduler::take_turn() {
 }
 
 // A turn that nobody takes has its place among those under way, as long as there are any: the loop waits for
-// the first of these. Else it goes round until somebody has something to do, if anybody has: a micro-batch
-// looks for prompts one turn after it has found that somebody of its own is done.
+// the first of these. Else it goes round until somebody has something to do, if anybody has. A micro-batch
+// looks for prompts one turn after it has found that somebody of its own is done: behind the last batch there
+// is a turn of nobody's, at whose end it is asked again.
 bool SglangScheduler::schedule_turn() {
-  for (std::size_t tries = 0; tries < 2 * batches_.size(); ++tries) {
-    const std::size_t turn = turn_;
+  for (std::size_t tries = 0; tries < batches_.size(); ++tries) {
     const bool any = take_turn();
     if (!any && busy_ == 0) continue;
     if (any)
       ++busy_;
     else
       steps_.add();
-    turns_.push_back(turn);
     return true;
   }
   return false;
 }
 
+// Behind a batch all turns are taken, by nobody too: it is of the micro-batch whose turn is next.
 SglangScheduler::Ended SglangScheduler::end_turn() {
-  if (!steps_.front().batch.empty()) --busy_;
-  MicroBatch& batch = batches_[turns_.front()];
-  turns_.pop_front();
+  if (!steps_.front().batch.empty()) {
+    SL_CHECK(steps_.size() == steps_.most(), "the engine decides as far ahead as it can");
+    --busy_;
+  }
+  MicroBatch& batch = batches_[turn_];
   exchange(batch);
   const Ended out = end_front(1);
   exchange(batch);

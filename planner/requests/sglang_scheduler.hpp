@@ -302,12 +302,10 @@ class SglangScheduler : public Scheduler {
   std::uint64_t retractions_ = 0, added_ = 0;
   std::size_t live_ = 0;
 
-  // [R37] Micro-batches, none where there are no stages; whose turn it is; whose the decided steps are, and
-  // how many of these compute something.
+  // [R37] Micro-batches, none where there are no stages; whose turn it is; and how many of the decided steps
+  // compute something.
   std::vector<MicroBatch> batches_;
-  std::size_t turn_ = 0;
-  std::deque<std::size_t> turns_;
-  std::size_t busy_ = 0;
+  std::size_t turn_ = 0, busy_ = 0;
   bool round_idles_ = true;  // nobody has computed anything since the first one's turn
 
   // [R14] Requests hold so many places of the request pool, of who prefills until they were read.

@@ -48,8 +48,14 @@ void require_windows(const Case& c, const std::vector<std::string>& overrides, c
   }
 }
 
-// Options of micro-batches, of which a plan without stages has one.
-void require_stages(const Plan& plan, const std::vector<std::string>& overrides, const KnobsGiven& given) {
+// Options of micro-batches, of which a plan without stages has one, and those that stages do not start with.
+void require_stages(const SglangKnobs& knobs, const Plan& plan, const std::vector<std::string>& overrides,
+                    const KnobsGiven& given) {
+  if (plan.pp > 1 && knobs.enable_mixed_chunk)
+    throw UserError(fmt::format(
+        "{} enable_mixed_chunk=true: SGLang does not start with it where there are stages, as in {}",
+        argument_name(given.option), to_string(plan)));
+  if (plan.pp > 1) return;
   for (const std::string& text : overrides) {
     const std::string name = knob_parts(text).name;
     if (name != kMicroBatchSize && name != kBatchDepth) continue;
@@ -81,8 +87,8 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   const bool windows = has_window_pool(c);
   if (windows) knobs.swa_full_tokens_ratio = 0;
   knobs.pp_size = static_cast<std::uint32_t>(plan.pp);
-  if (plan.pp == 1) require_stages(plan, overrides, given);
   set_knobs(knobs, overrides, given);
+  require_stages(knobs, plan, overrides, given);
   if (windows)
     knobs.sliding_window = sliding_window(c);
   else
