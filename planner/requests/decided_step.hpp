@@ -52,8 +52,8 @@ class DecidedRing {
   bool empty() const { return count_ == 0; }
   DecidedStep& front() { return steps_[first_]; }
   const DecidedStep& front() const { return steps_[first_]; }
-  DecidedStep& back() { return steps_[(first_ + count_ - 1) % steps_.size()]; }
-  const DecidedStep& back() const { return steps_[(first_ + count_ - 1) % steps_.size()]; }
+  DecidedStep& back() { return steps_[last()]; }
+  const DecidedStep& back() const { return steps_[last()]; }
   /// One more, of nobody.
   DecidedStep& add() {
     SL_CHECK(count_ < steps_.size(), "few enough steps are decided");
@@ -70,11 +70,15 @@ class DecidedRing {
   void drop_back() { --count_; }
   /// The first has ended; it stays as it is until the next one is added.
   void pop_front() {
-    first_ = (first_ + 1) % steps_.size();
+    if (++first_ == steps_.size()) first_ = 0;
     --count_;
   }
 
  private:
+  std::size_t last() const {
+    const std::size_t at = first_ + count_ - 1;
+    return at < steps_.size() ? at : at - steps_.size();
+  }
   Ring steps_;
   std::size_t first_ = 0, count_ = 0;
 };

@@ -6,32 +6,61 @@
 
 namespace shardline {
 
-PipelineClock::PipelineClock(const StageTimes& times)
-    : times_(times), stages_(times.count()), batch_(times.count()), tokens_(times.count()) {
-  SL_CHECK(!stages_.empty(), "a pipeline has a stage");
+PipelineClock::PipelineClock(const StageTimes& times, const StageOrder& order)
+    : times_(times), order_(order), stages_(times.count()), batch_(times.count()) {
+  SL_CHECK(!stages_.empty() && order.follows > 0, "a pipeline has a stage, and a step follows another");
 }
 
-Seconds PipelineClock::next_ends(const StepBatch& batch, bool answers) {
-  SL_CHECK(!decided_.empty(), "a step that ends was decided");
-  Seconds at = decided_.front();  // when the next stage has it
-  decided_.pop_front();
-  Seconds& tokens = tokens_[steps_++ % tokens_.size()];
-  if (batch.empty()) {
-    tokens = Seconds(0);
-    return std::max(at, last_);
-  }
+// The last one that is decided, of those that are still to be.
+const PipelineClock::Step& PipelineClock::step(std::uint64_t number) const {
+  return steps_[std::min<std::uint64_t>(number - first_, steps_.size() - 1)];
+}
+
+Seconds PipelineClock::known(std::uint64_t number) const {
+  return std::max(
+      {step(number).had, step(number + order_.looked).computed, step(number + order_.sent).reached});
+}
+
+void PipelineClock::pass(Step& step, const StepBatch& batch) {
   times_.of(batch, batch_);
-  at = std::max(at, tokens);
+  Seconds at = step.decided;  // when the next stage has it
+  const std::uint64_t number = first_ + steps_.size();
+  if (number >= order_.follows) {
+    const std::uint64_t before = number - order_.follows;
+    if (this->step(before).answers) at = std::max(at, known(before));
+  }
   for (std::size_t k = 0; k < stages_.size(); ++k) {
     Stage& stage = stages_[k];
+    step.reached = at;
     const Seconds start = std::max(at, stage.free);
+    if (k == 0) step.computed = start + batch_[k].busy;
     stage.free = start + batch_[k].occupied;
     stage.link_free = std::max(start + batch_[k].busy, stage.link_free) + batch_[k].handed;
     at = stage.link_free;
   }
-  tokens = answers ? at : Seconds(0);
-  last_ = at;
-  return at;
+  step.had = at;
+}
+
+void PipelineClock::decided(Seconds now, const StepBatch& batch, bool answers) {
+  Step next = steps_.empty() ? Step{} : steps_.back();
+  next.decided = now;
+  next.empty = batch.empty();
+  next.answers = answers && !next.empty;
+  if (!next.empty) pass(next, batch);
+  steps_.push_back(next);
+}
+
+Seconds PipelineClock::next_ends() {
+  SL_CHECK(ended_ < first_ + steps_.size(), "a step that ends was decided");
+  const Step& next = step(ended_);
+  last_ = std::max(last_, next.empty ? next.decided : known(ended_));
+  ++ended_;
+  // Those that a step still to be decided may follow.
+  while (first_ < ended_ && first_ + order_.follows < first_ + steps_.size()) {
+    steps_.pop_front();
+    ++first_;
+  }
+  return last_;
 }
 
 }  // namespace shardline

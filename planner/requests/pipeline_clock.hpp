@@ -13,27 +13,40 @@ namespace shardline {
 /// [R36] Steps pass the stages in the order in which they were decided, one in a stage at a time. A stage
 /// begins with one when it is free of the one before and the stage before has handed it over, over a link
 /// that carries one at a time. The first stage begins besides not before the engine has decided the step,
-/// and not before the tokens of the step that was decided as many before as there are stages are back: who
-/// goes on from those may be in it.
+/// and not before the tokens of an earlier step are known, which StageOrder names: who goes on from those may
+/// be in it. [R37] When these are known depends on later steps where StageOrder says so.
 class PipelineClock {
  public:
-  explicit PipelineClock(const StageTimes& times);
-  /// The engine decides one more step.
-  void decided(Seconds now) { decided_.push_back(now); }
-  /// When the first of the decided steps ends that nobody asked for yet: its tokens are there. `answers`:
-  /// there are any. One without a batch is nowhere on its way, and ends with the one before.
-  Seconds next_ends(const StepBatch& batch, bool answers);
+  /// Refers to `times`.
+  PipelineClock(const StageTimes& times, const StageOrder& order);
+  /// The engine decides one more step. `answers`: its tokens are waited for.
+  void decided(Seconds now, const StepBatch& batch, bool answers);
+  /// When the first of the decided steps ends that nobody asked for yet: its tokens are known. One without a
+  /// batch is nowhere on its way, and ends with the one before.
+  Seconds next_ends();
 
  private:
   struct Stage {
     Seconds free, link_free;
   };
+  // Of one without a batch, computed and reached are of the last one with one.
+  struct Step {
+    Seconds decided;
+    Seconds had;       // by the engine, if all stages pass it on at once
+    Seconds computed;  // by the first stage
+    Seconds reached;   // the last stage
+    bool empty = true, answers = false;
+  };
+  const Step& step(std::uint64_t number) const;
+  Seconds known(std::uint64_t number) const;
+  void pass(Step& step, const StepBatch& batch);
+
   const StageTimes& times_;
+  const StageOrder order_;
   std::vector<Stage> stages_;
   std::vector<StageTime> batch_;  // of the step that is looked at
-  std::vector<Seconds> tokens_;   // of the last steps, as many as there are stages: a ring
-  std::deque<Seconds> decided_;
-  std::uint64_t steps_ = 0;
+  std::deque<Step> steps_;        // from number first_ on
+  std::uint64_t first_ = 0, ended_ = 0;
   Seconds last_;  // the end of the last step
 };
 

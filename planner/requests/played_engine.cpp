@@ -64,7 +64,7 @@ PlayedEngine::PlayedEngine(std::vector<Scheduler*> schedulers, const ReplicaGrou
   }
   if (times.stages() == nullptr) return;
   SL_CHECK(groups.count == 1, "groups do not meet in stages");
-  clock_.emplace(*times.stages());
+  clock_.emplace(*times.stages(), schedulers.front()->stage_order());
 }
 
 bool PlayedEngine::idle() const {
@@ -142,7 +142,10 @@ void PlayedEngine::decide() {
     }
     if (std::count(works_.begin(), works_.end(), 1) > 0) {
       steps_.push_back(std::move(works_));
-      if (clock_) clock_->decided(now_);
+      if (clock_) {
+        const Scheduler& only = *groups_.front().scheduler;
+        clock_->decided(now_, only.back(), only.back_answers());
+      }
       continue;
     }
     const auto again = [](const Group& g) { return g.scheduler->decides_again(); };
@@ -226,8 +229,7 @@ void PlayedEngine::step() {
   stretch_ = {Seconds(0), Seconds(0), 1};
   open_ = 1;
   if (clock_) {
-    const Seconds ends = clock_->next_ends(*batches_.front(), groups_.front().scheduler->front_answers());
-    stretch_.start = std::max(Seconds(0), ends - now_);
+    stretch_.start = std::max(Seconds(0), clock_->next_ends() - now_);
   } else if (prompts_) {
     stretch_.start = step_of_groups(times_, batches_);
   } else {

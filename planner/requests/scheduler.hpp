@@ -108,8 +108,17 @@ class Scheduler {
   virtual void look_at_once() { SL_CHECK(false, "only groups of pairs run dummy batches"); }
   /// The first step that is decided and has not ended. There is one (checked).
   virtual const StepBatch& front() const = 0;
-  /// [R36] Whether somebody has a token at the end of front().
-  virtual bool front_answers() const { return true; }
+  /// [R36] Of an engine with stages: how its steps pass them; the step that was decided last, and whether
+  /// somebody has a token at its end that others wait for.
+  virtual StageOrder stage_order() const {
+    SL_CHECK(false, "only engines with stages pass steps on");
+    return {};
+  }
+  virtual const StepBatch& back() const {
+    SL_CHECK(false, "only engines with stages pass steps on");
+    return front();
+  }
+  virtual bool back_answers() const { return true; }
   /// How many steps, from front() on, are sure to be alike if nobody comes; at least 1, at most kEndless.
   virtual std::uint64_t steps_alike() const = 0;
   /// front() and steps like it have ended, at most steps_alike(): who has one more token for each of them,

@@ -27,9 +27,15 @@ void SglangScheduler::decode_all(DecidedStep& step) {
         "SGLang aborts a request: the last one that decodes has no room for a token, as all else is "
         "kept for prompts that come (raise num_reserved_decode_tokens or max_total_tokens)");
   }
+  if (lacks(pages) && staged()) {
+    throw EngineStops(
+        "SGLang aborts a request: the last one that decodes in a micro-batch has no room for a token, as "
+        "those "
+        "of others have all of the KV cache (raise max_total_tokens or lower max_running_requests)");
+  }
   if (lacks(pages)) {
-    throw UserError("SGLang ends with an error: no room for the tokens of " +
-                    std::to_string(running_.size()) + " requests that decode beside prompts");
+    throw EngineStops("SGLang ends with an error: no room for the tokens of " +
+                      std::to_string(running_.size()) + " requests that decode beside prompts");
   }
   take(pages);
   for (const Id id : running_) {
@@ -51,7 +57,7 @@ void SglangScheduler::release_retracted(Id id, std::size_t others) {
   if (windows_) windows_->free += held - std::max(r.kept, r.gone / knobs_.page_size);
   unlock(r);
   evict_for(std::uint64_t{others} * knobs_.retract_decode_steps);
-  // At most one step is decided.
+  // At most one step is decided; of its own micro-batch, in stages, none.
   if (!steps_.empty()) std::erase_if(steps_.front().parts, [&](const auto& p) { return p.id == id; });
   r.generated = r.known();  // the token under way is lost
   r.in_flight = r.computed = r.allocated = r.kept = r.gone = r.decoded = 0;
@@ -114,7 +120,7 @@ bool SglangScheduler::schedule_decodes() {
 }
 
 std::uint64_t SglangScheduler::steps_alike() const {
-  if (drafts() || steps_.size() < depth()) return 1;
+  if (drafts() || staged() || steps_.size() < depth()) return 1;
   const DecidedStep &first = steps_.front(), &last = steps_.back();
   // Prompts are tried in every step unless nobody waits or somebody did not fit; that changes when one that
   // runs is done.

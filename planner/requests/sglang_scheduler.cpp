@@ -14,6 +14,7 @@ SglangScheduler::SglangScheduler(const SglangKnobs& knobs, PairRole role, DraftL
       role_(role),
       law_(std::move(law)),
       free_(knobs.max_total_tokens / std::max(1U, knobs.page_size)),
+      steps_(std::vector<DecidedStep>(knobs.disable_overlap_schedule ? 1 : 2)),
       ratio_from_(0) {
   SL_CHECK(knobs.page_size > 0 && knobs.max_running_requests > 0 && knobs.new_token_ratio_decay_steps > 0,
            "pages have tokens, and somebody runs");
@@ -29,6 +30,7 @@ SglangScheduler::SglangScheduler(const SglangKnobs& knobs, PairRole role, DraftL
   // arg_groups/pd_disaggregation_hook.py: "KV cache is forced as chunk cache for decode server".
   if (role == PairRole::decodes) knobs_.disable_radix_cache = true;
   if (knobs.sliding_window > 0) begin_windows();
+  if (knobs.pp_size > 1) begin_stages();
 }
 
 double SglangScheduler::first_ratio() const {
@@ -91,6 +93,8 @@ void SglangScheduler::rests() {
   ratio_steps_ = 0;
   gone_.clear();
   if (role_ == PairRole::decodes) finished_ = 0;
+  // Every micro-batch has had its turn since, and more than one.
+  for (std::size_t i = 0; i < 2 * batches_.size(); ++i) take_turn();
 }
 
 std::optional<SglangScheduler::Id> SglangScheduler::add(const TraceRequest& request,
@@ -144,7 +148,8 @@ void SglangScheduler::merge_last() {
     last_prompts_ = full_ = false;
   }
   if (!last_prompts_) return;
-  std::erase_if(last_, [&](Id id) { return cut_ == id; });
+  // Of a prompt that has ended in another micro-batch this one knows the part that it computed.
+  std::erase_if(last_, [&](Id id) { return cut_ == id || last_cut_ == id; });
   if (last_fewer_) full_ = false;
   if (!last_.empty()) {
     if (running_.empty() && finished_ == 0) {
@@ -247,13 +252,9 @@ bool SglangScheduler::schedule_prompts() {
     windows_->refusal = {};
   }
   if ((full_ || waiting_.empty()) && !cut_) return false;
-  const std::size_t running = running_.size() + finished_;
-  // Of who prefills those that are not read yet hold places, too (managers/scheduler.py,
-  // _get_new_batch_prefill_raw: "prealloc queue and transfer queue can also take memory").
-  const std::size_t taken = role_ == PairRole::prefills ? slots_ : running;
-  const std::size_t places = knobs_.max_running_requests > taken ? knobs_.max_running_requests - taken : 0;
+  const std::size_t places = places_to_begin();
   Budget b;
-  const auto beside = static_cast<std::int64_t>(knobs_.enable_mixed_chunk ? running : 0);
+  const auto beside = static_cast<std::int64_t>(knobs_.enable_mixed_chunk ? running_.size() + finished_ : 0);
   b.input = std::int64_t{knobs_.max_prefill_tokens} - beside;
   b.chunk = std::int64_t{knobs_.chunked_prefill_size} - beside;
   b.total_offset = static_cast<double>(beside);
@@ -292,8 +293,9 @@ void SglangScheduler::compute_prompts(const Budget& b) {
   // alloc_paged_token_slots_extend asks for a page more of each.
   evict_for(tokens + (knobs_.page_size > 1 ? b.begun.size() * knobs_.page_size : 0));
   if (lacks(pages)) {
-    throw UserError("SGLang ends with an error: no room for " + std::to_string(tokens) +
-                    " tokens of prompts that it began (lower chunked_prefill_size or max_running_requests)");
+    throw EngineStops(
+        "SGLang ends with an error: no room for " + std::to_string(tokens) +
+        " tokens of prompts that it began (lower chunked_prefill_size or max_running_requests)");
   }
   take(pages);
   if (windows_) {
@@ -303,6 +305,7 @@ void SglangScheduler::compute_prompts(const Budget& b) {
   DecidedStep& step = steps_.add();
   last_.clear();
   last_prompts_ = true;
+  last_cut_ = cut_;
   last_fewer_ = cut_.has_value();
   for (std::size_t i = 0; i < b.begun.size(); ++i) {
     const Id id = b.begun[i];
@@ -329,6 +332,7 @@ void SglangScheduler::compute_prompts(const Budget& b) {
 
 bool SglangScheduler::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
+  if (staged()) return schedule_turn();
   if (role_ == PairRole::decodes) return schedule_answers();
   if (role_ == PairRole::prefills) notice();
   merge_last();
@@ -345,6 +349,10 @@ const StepBatch& SglangScheduler::front() const {
 
 SglangScheduler::Ended SglangScheduler::finish_steps(std::uint64_t steps) {
   SL_CHECK(steps > 0 && !steps_.empty(), "a step that ends was decided");
+  return staged() ? end_turn() : end_front(steps);
+}
+
+SglangScheduler::Ended SglangScheduler::end_front(std::uint64_t steps) {
   if (steps > 1) more_alike(static_cast<std::uint32_t>(steps - 1));
   ended_.clear();
   const DecidedStep& step = steps_.front();

@@ -47,6 +47,10 @@ struct SglangKnobs {
   std::uint32_t clip_max_new_tokens_estimation = 4096;
   std::uint32_t retract_decode_steps = 20;
   std::uint32_t swa_eviction_interval = 128;  // batches between two looks for windows to drop [R22]
+  // Of a pipeline [R37].
+  std::uint32_t pp_size = 1;                  // stages [the plan's]
+  std::uint32_t pp_max_micro_batch_size = 0;  // of max_running_requests, in each; 0: one pp_size-th
+  std::uint32_t pp_async_batch_depth = 0;     // micro-batches beside one for each stage
   // Of models some of whose layers have windows [R22]; 0: none, and no option.
   std::uint32_t sliding_window = 0;    // tokens before its own that a token sees in those
   double swa_full_tokens_ratio = 0.8;  // of max_total_tokens: those of their pool [whole pages]
@@ -54,6 +58,9 @@ struct SglangKnobs {
   std::uint32_t num_reserved_decode_tokens = 512;       // kept free for each request
   std::uint32_t disaggregation_decode_extra_slots = 0;  // places beside max_running_requests
 };
+
+/// Most that run of one micro-batch [R37]; of all where there are no stages.
+std::uint32_t running_of_batch(const SglangKnobs& knobs);
 
 /// Pages of the pool of layers with windows; 0 where the model has none.
 std::uint64_t window_pages(const SglangKnobs& knobs);
@@ -81,6 +88,8 @@ std::uint64_t window_pages(const SglangKnobs& knobs);
 /// `retract_decode`, `check_decode_mem` and `release_req`; mem_cache/radix_cache.py, `cache_finished_req` and
 /// `cache_unfinished_req` at 006b0e3d317f; of drafts: speculative/eagle_info_v2.py, `prepare_for_decode`, and
 /// managers/utils.py, `get_alloc_len_per_decode`, at 006b0e3d317f.
+/// In stages [R37] each of several micro-batches has requests of its own, in turn, and no row is in vain; see
+/// sglang_pipeline.cpp.
 /// With windows [R22] each page of a text is one of two pools, of which the second is short; see
 /// SglangWindows.
 /// Not here: other policies than fcfs, drafts in trees or of other algorithms than EAGLE, layers with states,
@@ -109,7 +118,8 @@ class SglangScheduler : public Scheduler {
   };
 
   /// Throws UserError where a step has room for no page, where drafts and enable_mixed_chunk are asked for,
-  /// and of windows with drafts, in pairs and without a prefix cache.
+  /// of windows with drafts, in pairs and without a prefix cache, and of stages with any of these and with
+  /// enable_mixed_chunk.
   explicit SglangScheduler(const SglangKnobs& knobs, PairRole role = PairRole::none, DraftLaw law = {});
 
   /// Refused, as the engine does, where the prompt is longer than context_length or the pool less 6 tokens;
@@ -119,12 +129,14 @@ class SglangScheduler : public Scheduler {
   void rests() override;
   bool takes(const TraceRequest& request) const override { return answer_of(request).has_value(); }
   void forget(Id id) override;
-  std::size_t depth() const override { return knobs_.disable_overlap_schedule ? 1 : 2; }
+  std::size_t depth() const override { return steps_.most(); }
   std::size_t decided() const override { return steps_.size(); }
-  /// Throws UserError where a prompt that was begun finds no page: the engine ends with an error there.
+  /// Throws EngineStops where a prompt that was begun finds no page: the engine ends with an error there.
   bool schedule() override;
   bool decides_again() const override { return role_ == PairRole::decodes && changed_ && steps_.empty(); }
   const StepBatch& front() const override;
+  const StepBatch& back() const override { return steps_.back().batch; }
+  StageOrder stage_order() const override;
   std::uint64_t steps_alike() const override;
   Ended finish_steps(std::uint64_t steps = 1) override;
   const Request& request(Id id) const override { return requests_[id]; }
@@ -165,6 +177,15 @@ class SglangScheduler : public Scheduler {
     std::optional<Id> cut;              // of whose prompt a part is left, the last of them
   };
 
+  // [R37] What a micro-batch has of its own; the members of these names are those of the one whose turn it
+  // is, and of all requests where there are no stages.
+  struct MicroBatch {
+    std::vector<Id> running, last;
+    std::uint32_t finished = 0;
+    std::optional<Id> last_cut;
+    bool full = false, last_prompts = false, last_fewer = false;
+  };
+
   double first_ratio() const;
   double ratio_after(std::uint64_t steps) const;
   std::uint32_t pages_of(std::uint64_t tokens) const;
@@ -182,6 +203,7 @@ class SglangScheduler : public Scheduler {
   void leave(Request& r);
   void forget_early(Id id);
   void merge_last();
+  std::size_t places_to_begin() const;
   double room(const Budget& b) const;
   void charge(Budget& b, std::uint32_t tokens, std::uint32_t answer) const;
   Outcome add_waiting(Id id, Budget& b);
@@ -195,6 +217,7 @@ class SglangScheduler : public Scheduler {
   void retract();
   void release_retracted(Id id, std::size_t others);
   void more_alike(std::uint32_t steps);
+  Ended end_front(std::uint64_t steps);
 
   bool lacks(std::uint64_t pages) const { return free_ < pages || (windows_ && windows_->free < pages); }
   void take(std::uint64_t pages) {
@@ -202,6 +225,14 @@ class SglangScheduler : public Scheduler {
     if (windows_) windows_->free -= pages;
   }
   std::uint64_t least_free() const { return windows_ ? std::min(free_, windows_->free) : free_; }
+
+  // In stages, sglang_pipeline.cpp.
+  bool staged() const { return !batches_.empty(); }
+  void begin_stages();
+  void exchange(MicroBatch& with);
+  bool take_turn();
+  bool schedule_turn();
+  Ended end_turn();
 
   // With windows, sglang_windows.cpp.
   void begin_windows();
@@ -260,8 +291,9 @@ class SglangScheduler : public Scheduler {
   std::vector<Id> running_;     // the running batch
   std::uint32_t finished_ = 0;  // beside them, done since a step that decodes was decided
   std::vector<Id> last_;        // in the step decided last, if it has prompts
+  std::optional<Id> last_cut_;  // of these, of whose prompt a part was left then
   std::optional<Id> cut_;       // of its prompt a part is computed
-  DecidedSteps steps_;
+  DecidedRing<std::vector<DecidedStep>> steps_;
   bool full_ = false;  // nobody is tried
   bool last_prompts_ = false, last_fewer_ = false;
   double ratio_from_;
@@ -269,6 +301,12 @@ class SglangScheduler : public Scheduler {
   std::uint32_t text_block_ = kTraceBlock;
   std::uint64_t retractions_ = 0, added_ = 0;
   std::size_t live_ = 0;
+
+  // [R37] Micro-batches, none where there are no stages; whose turn it is; and how many of the decided steps
+  // compute something.
+  std::vector<MicroBatch> batches_;
+  std::size_t turn_ = 0, busy_ = 0;
+  bool round_idles_ = true;  // nobody has computed anything since the first one's turn
 
   // [R14] Requests hold so many places of the request pool, of who prefills until they were read.
   std::size_t slots_ = 0;

@@ -51,6 +51,15 @@ class StageTimes {
   virtual void of(const StepBatch& batch, std::span<StageTime> out) const = 0;
 };
 
+/// [R36] How an engine's steps follow each other through its stages.
+struct StageOrder {
+  std::size_t follows =
+      1;  // steps: the first stage has one no sooner than tokens of that many before are back
+  /// [R37] Tokens of a step are not sent back before the step that is so many later has reached the last
+  /// stage, and not looked at before the first stage has computed the one that is so many later.
+  std::size_t sent = 0, looked = 0;
+};
+
 /// [R3] Times of steps. A table made of a plan's blocks is one; there is one model of a step, so that
 /// decode(b).start is of(b) to the bit, and a stretch ends where its line does.
 class StepTimes {

@@ -95,8 +95,8 @@ const DecidedStep& VllmPipelineScheduler::front_step() const {
 
 const StepBatch& VllmPipelineScheduler::front() const { return front_step().batch; }
 
-bool VllmPipelineScheduler::front_answers() const {
-  const std::vector<Part>& parts = front_step().parts;
+bool VllmPipelineScheduler::back_answers() const {
+  const std::vector<Part>& parts = steps_.back().parts;
   return std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.token; });
 }
 

@@ -39,7 +39,9 @@ class VllmPipelineScheduler : public VllmListed<VllmPipelineRequest> {
   std::size_t depth() const override { return steps_.most(); }
   std::size_t decided() const override { return steps_.size(); }
   const StepBatch& front() const override;
-  bool front_answers() const override;
+  StageOrder stage_order() const override { return {knobs_.pipeline_parallel_size}; }
+  const StepBatch& back() const override { return steps_.back().batch; }
+  bool back_answers() const override;
   std::uint64_t steps_alike() const override { return 1; }
   Ended finish_steps(std::uint64_t steps = 1) override;
 

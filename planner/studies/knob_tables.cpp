@@ -37,6 +37,9 @@ const std::vector<KnobText<VllmKnobs>>& texts_of(const VllmKnobs& /*unused*/) {
 
 const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/) {
   using K = SglangKnobs;
+  const auto part_of_both = [](const char* name, double K::*part) {  // nothing reads it in pairs
+    return KnobText<K>{.name = name, .idle_in_prefill = true, .idle_in_decode = true, .part = part};
+  };
   static const std::vector<KnobText<K>> known{
       {.name = "chunked_prefill_size",
        .number = &K::chunked_prefill_size,
@@ -51,18 +54,9 @@ const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/
       {.name = "page_size", .number = &K::page_size},
       {.name = "context_length", .number = &K::context_length},
       {.name = "max_total_tokens", .number = &K::max_total_tokens},
-      {.name = "schedule_conservativeness",
-       .idle_in_prefill = true,
-       .idle_in_decode = true,
-       .part = &K::schedule_conservativeness},
-      {.name = "init_new_token_ratio",
-       .idle_in_prefill = true,
-       .idle_in_decode = true,
-       .part = &K::init_new_token_ratio},
-      {.name = "min_new_token_ratio_factor",
-       .idle_in_prefill = true,
-       .idle_in_decode = true,
-       .part = &K::min_new_token_ratio_factor},
+      part_of_both("schedule_conservativeness", &K::schedule_conservativeness),
+      part_of_both("init_new_token_ratio", &K::init_new_token_ratio),
+      part_of_both("min_new_token_ratio_factor", &K::min_new_token_ratio_factor),
       {.name = "new_token_ratio_decay_steps",
        .number = &K::new_token_ratio_decay_steps,
        .idle_in_prefill = true,
@@ -77,6 +71,8 @@ const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/
        .idle_in_decode = true},
       {.name = "swa_full_tokens_ratio", .part = &K::swa_full_tokens_ratio},
       {.name = "swa_eviction_interval", .number = &K::swa_eviction_interval},
+      {.name = kMicroBatchSize, .number = &K::pp_max_micro_batch_size, .may_be_none = true},
+      {.name = kBatchDepth, .number = &K::pp_async_batch_depth, .may_be_none = true},
       {.name = "disable_overlap_schedule", .flag = &K::disable_overlap_schedule},
       {.name = "enable_mixed_chunk",
        .idle_in_prefill = true,

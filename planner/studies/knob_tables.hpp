@@ -11,6 +11,10 @@
 
 namespace shardline {
 
+/// [R37] Names of options of a pipeline's micro-batches under SGLang.
+inline constexpr const char* kMicroBatchSize = "pp_max_micro_batch_size";
+inline constexpr const char* kBatchDepth = "pp_async_batch_depth";
+
 /// Sets those that are named, as "max_num_seqs=256", in their order. Throws UserError of names and values,
 /// and of options of a server that decodes for another where it is none.
 void set_knobs(VllmKnobs& knobs, const std::vector<std::string>& overrides, const KnobsGiven& given);

@@ -17,6 +17,7 @@
 #include "planner/studies/draft_caps.hpp"
 #include "planner/studies/knob_tables.hpp"
 #include "planner/studies/service_room.hpp"
+#include "planner/studies/stage_notes.hpp"
 #include "planner/studies/trtllm_knobs.hpp"
 #include "planner/studies/window_pools.hpp"
 #include "sim/base/argument_names.hpp"
@@ -47,6 +48,23 @@ void require_windows(const Case& c, const std::vector<std::string>& overrides, c
   }
 }
 
+// Options of micro-batches, of which a plan without stages has one, and those that stages do not start with.
+void require_stages(const SglangKnobs& knobs, const Plan& plan, const std::vector<std::string>& overrides,
+                    const KnobsGiven& given) {
+  if (plan.pp > 1 && knobs.enable_mixed_chunk)
+    throw UserError(fmt::format(
+        "{} enable_mixed_chunk=true: SGLang does not start with it where there are stages, as in {}",
+        argument_name(given.option), to_string(plan)));
+  if (plan.pp > 1) return;
+  for (const std::string& text : overrides) {
+    const std::string name = knob_parts(text).name;
+    if (name != kMicroBatchSize && name != kBatchDepth) continue;
+    throw UserError(fmt::format("{} {}: {} has no stages: name a plan that has, as {}",
+                                argument_name(given.option), text, to_string(plan),
+                                argument_given("plan", "pipeline:pp=2,tpa=4,tpf=4,in_flight=2")));
+  }
+}
+
 // Both pools of a model with windows, but for what is said of them.
 void split_pools(SglangKnobs& knobs, const Case& c, const Plan& plan, std::uint32_t requests,
                  long long mean_tokens) {
@@ -68,7 +86,9 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   knobs.max_running_requests = knobs.context_length = knobs.max_total_tokens = 0;
   const bool windows = has_window_pool(c);
   if (windows) knobs.swa_full_tokens_ratio = 0;
+  knobs.pp_size = static_cast<std::uint32_t>(plan.pp);
   set_knobs(knobs, overrides, given);
+  require_stages(knobs, plan, overrides, given);
   if (windows)
     knobs.sliding_window = sliding_window(c);
   else
@@ -138,9 +158,9 @@ std::optional<std::string> no_play_of_steps(const Case& c, const Plan& plan, boo
   if (plan.pp == 1)
     return fmt::format("its {} microbatches are as many steps on their way at once, which is not played yet",
                        plan.in_flight);
-  if (!same_engine(c.engine->name, "vllm"))
+  if (same_engine(c.engine->name, "trtllm"))
     return fmt::format(
-        "its pipeline has several steps on their way at once, which is played under vllm alone: "
+        "its pipeline has several steps on their way at once, which is played under vllm and sglang alone: "
         "how {} passes them on is not played yet",
         c.engine->title);
   if (prompts) return "a pipeline of a pool of prompts is not played yet";
@@ -148,6 +168,8 @@ std::optional<std::string> no_play_of_steps(const Case& c, const Plan& plan, boo
   if (plan.in_flight != plan.pp)
     return fmt::format("the engine has a step on its way for each stage: in_flight={}", plan.pp);
   if (plan[kDrafts] > 0) return "drafts in stages are not played yet";
+  if (same_engine(c.engine->name, "sglang") && has_window_pool(c))
+    return "windows in stages, each micro-batch of which drops its own, are not played yet";
   return std::nullopt;
 }
 
@@ -322,29 +344,6 @@ Diagnostic unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {
        " is such a cap"}};
 }
 
-// [R36] What a play of stages takes for granted.
-Diagnostic stages_played(const VllmKnobs& knobs) {
-  const std::uint32_t stages = knobs.pipeline_parallel_size;
-  const char* const together =
-      "who comes together stays in one step: vLLM spreads no requests over the stages; while anything is "
-      "under "
-      "way GPUs of stages that wait count as busy";
-  if (!knobs.async_scheduling)
-    return {{},
-            fmt::format("{} steps are on their way through {} stages, and nobody is in two of them but with "
-                        "parts of a prompt",
-                        stages, stages),
-            {together}};
-  return {
-      {},
-      fmt::format("up to {} steps are decided for {} stages, {} from one of a request to its next, as by "
-                  "vLLM's Model Runner V2",
-                  stages + 1, stages, stages),
-      {"vLLM 0.24 has it by default for a few models, 0.25 for dense ones, 0.29 for all: "
-       "VLLM_USE_V2_MODEL_RUNNER=1; with the runner before it asynchronous steps do not overlap in stages",
-       together}};
-}
-
 }  // namespace
 
 std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const ServiceKnobs& knobs) {
@@ -352,8 +351,7 @@ std::vector<Diagnostic> play_notes(const Case& c, const Plan& plan, const Servic
   if (plan.batch != 1) out.push_back(unplayed_batch(plan, knobs));
   note_draft_caps(plan, knobs, out);
   if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) note_states(c, plan, *k, out);
-  if (const auto* k = std::get_if<VllmKnobs>(&knobs.of); k != nullptr && plan.pp > 1)
-    out.push_back(stages_played(*k));
+  if (plan.pp > 1) out.push_back(stages_played(knobs));
   const std::string off = not_ahead(knobs);
   if (!off.empty() && !waits_for_host(c, plan)) {
     const StepHost& host = c.system.host;

@@ -10,6 +10,7 @@
 
 #include "planner/engines/deploy.hpp"
 #include "planner/engines/prompt_step.hpp"
+#include "planner/studies/knob_tables.hpp"
 #include "planner/studies/knob_text.hpp"
 #include "planner/studies/plan_launches.hpp"
 #include "sim/base/error.hpp"
@@ -51,7 +52,7 @@ void put_knob(ServedOptions& out, const KnobParts& knob, const SglangKnobs& /*kn
   if (knob.value == "true") return put(out.options, dashed(knob.name));
   // No number of its own is none at all: -1 of chunks (server_args.py:680), nothing of others.
   const bool none = knob.value == "0";
-  if (none && knob.name == "prefill_max_requests") return;
+  if (none && (knob.name == "prefill_max_requests" || knob.name == kMicroBatchSize)) return;
   put(out.options, dashed(knob.name), none && knob.name == "chunked_prefill_size" ? "-1" : knob.value);
 }
 

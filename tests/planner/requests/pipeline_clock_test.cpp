@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/base/random.hpp"
@@ -25,27 +27,27 @@ StepBatch decodes(std::uint32_t requests) {
 // are there at 10: to 12, and 13 to 16; 17.
 TEST(PipelineClock, R36StepsFollowEachOtherThroughTheStages) {
   const StagedTimes times({{Seconds(2), Seconds(2), Seconds(1)}, {Seconds(3), Seconds(3), Seconds(1)}});
-  PipelineClock clock(times);
-  for (int i = 0; i < 3; ++i) clock.decided(Seconds(0));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(7));
-  clock.decided(Seconds(7));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(10));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(14));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(17));
+  PipelineClock clock(times, {2});
+  for (int i = 0; i < 3; ++i) clock.decided(Seconds(0), decodes(1), true);
+  EXPECT_EQ(clock.next_ends(), Seconds(7));
+  clock.decided(Seconds(7), decodes(1), true);
+  EXPECT_EQ(clock.next_ends(), Seconds(10));
+  EXPECT_EQ(clock.next_ends(), Seconds(14));
+  EXPECT_EQ(clock.next_ends(), Seconds(17));
   // Nothing begins before it is decided, and the stages are free long since: 100, 102, 103, 106, 107.
-  clock.decided(Seconds(100));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(107));
+  clock.decided(Seconds(100), decodes(1), true);
+  EXPECT_EQ(clock.next_ends(), Seconds(107));
 }
 
 // The same, but that 4 s pass before the second stage begins with the next: step 2 from 7 to 10; 11. Step 3
 // goes on from tokens at 7, is there at 10, and begins at 11; 14, 15.
 TEST(PipelineClock, R36AStageMayBeOccupiedForLonger) {
   const StagedTimes times({{Seconds(2), Seconds(2), Seconds(1)}, {Seconds(3), Seconds(4), Seconds(1)}});
-  PipelineClock clock(times);
-  for (int i = 0; i < 3; ++i) clock.decided(Seconds(0));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(7));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(11));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(15));
+  PipelineClock clock(times, {2});
+  for (int i = 0; i < 3; ++i) clock.decided(Seconds(0), decodes(1), true);
+  EXPECT_EQ(clock.next_ends(), Seconds(7));
+  EXPECT_EQ(clock.next_ends(), Seconds(11));
+  EXPECT_EQ(clock.next_ends(), Seconds(15));
 }
 
 // Stages of 1 s, and 3 s over the link between: step 1 is there at 4 and ends at 5. Step 2 is computed at 2,
@@ -53,38 +55,38 @@ TEST(PipelineClock, R36AStageMayBeOccupiedForLonger) {
 // there at 10: 11.
 TEST(PipelineClock, R36ALinkCarriesOneStepAtATime) {
   const StagedTimes times({{Seconds(1), Seconds(1), Seconds(3)}, {Seconds(1), Seconds(1), Seconds(0)}});
-  PipelineClock clock(times);
-  for (int i = 0; i < 3; ++i) clock.decided(Seconds(0));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(5));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(8));
-  EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(11));
+  PipelineClock clock(times, {2});
+  for (int i = 0; i < 3; ++i) clock.decided(Seconds(0), decodes(1), true);
+  EXPECT_EQ(clock.next_ends(), Seconds(5));
+  EXPECT_EQ(clock.next_ends(), Seconds(8));
+  EXPECT_EQ(clock.next_ends(), Seconds(11));
 }
 
 // Parts of prompts without a token hold up nobody: the third is in the first stage from 4 to 6, and waits for
 // the second one, which is free at 9; 12, 13.
 TEST(PipelineClock, R36OnlyTokensAreWaitedFor) {
   const StagedTimes times({{Seconds(2), Seconds(2), Seconds(1)}, {Seconds(3), Seconds(3), Seconds(1)}});
-  PipelineClock clock(times);
-  for (int i = 0; i < 3; ++i) clock.decided(Seconds(0));
-  EXPECT_EQ(clock.next_ends(decodes(1), false), Seconds(7));
-  EXPECT_EQ(clock.next_ends(decodes(1), false), Seconds(10));
-  EXPECT_EQ(clock.next_ends(decodes(1), false), Seconds(13));
+  PipelineClock clock(times, {2});
+  for (int i = 0; i < 3; ++i) clock.decided(Seconds(0), decodes(1), false);
+  EXPECT_EQ(clock.next_ends(), Seconds(7));
+  EXPECT_EQ(clock.next_ends(), Seconds(10));
+  EXPECT_EQ(clock.next_ends(), Seconds(13));
 }
 
 // One that is alone has the pipeline for itself every second step: nobody's turn takes no time.
 TEST(PipelineClock, R36ATurnOfNobodyTakesNoTime) {
   const StagedTimes times({{Seconds(2), Seconds(2), Seconds(1)}, {Seconds(3), Seconds(3), Seconds(1)}});
-  PipelineClock clock(times);
+  PipelineClock clock(times, {2});
   double now = 0;
   for (int i = 1; i < 5; ++i) {
-    clock.decided(Seconds(now));
-    clock.decided(Seconds(now));
-    EXPECT_EQ(clock.next_ends(decodes(1), true), Seconds(7.0 * i));
-    EXPECT_EQ(clock.next_ends({}, false), Seconds(7.0 * i));
+    clock.decided(Seconds(now), decodes(1), true);
+    clock.decided(Seconds(now), {}, false);
+    EXPECT_EQ(clock.next_ends(), Seconds(7.0 * i));
+    EXPECT_EQ(clock.next_ends(), Seconds(7.0 * i));
     now = 7.0 * i;
   }
-  clock.decided(Seconds(1000));
-  EXPECT_EQ(clock.next_ends({}, false), Seconds(1000));  // its turn is over at once
+  clock.decided(Seconds(1000), {}, false);
+  EXPECT_EQ(clock.next_ends(), Seconds(1000));  // its turn is over at once
 }
 
 // Steps that are alike and all decided in time go round as customers in a ring [S9]: one every
@@ -102,16 +104,80 @@ TEST(PipelineClock, R36AlikeStepsAreARing) {
       longest = std::max({longest, s.occupied.value, s.handed.value});
     }
     const StagedTimes times(stages);
-    PipelineClock clock(times);
     const std::size_t rounds = 200, count = stages.size();
+    PipelineClock clock(times, {count});
     std::vector<double> ends;
     for (std::size_t i = 0; i < rounds * count; ++i) {
-      clock.decided(Seconds(0));
-      ends.push_back(clock.next_ends(decodes(1), true).value);
+      clock.decided(Seconds(0), decodes(1), true);
+      ends.push_back(clock.next_ends().value);
     }
     const double round = (ends.back() - ends[ends.size() - 1 - 100 * count]) / 100;
     EXPECT_NEAR(round / std::max(sum, longest * static_cast<double>(count)), 1, 1e-9) << seed;
   }
+}
+
+// Every stage takes a second for each token, and hands over at once.
+class AlikeStages : public StageTimes {
+ public:
+  explicit AlikeStages(std::size_t count) : count_(count) {}
+  std::size_t count() const override { return count_; }
+  void of(const StepBatch& b, std::span<StageTime> out) const override {
+    const Seconds time(static_cast<double>(b.decodes + b.prompt_tokens()));
+    std::fill(out.begin(), out.end(), StageTime{time, time, Seconds(0)});
+  }
+
+ private:
+  std::size_t count_;
+};
+
+StepBatch prompts(std::uint32_t tokens) {
+  StepBatch b;
+  b.prompts.push_back({tokens, 0});
+  return b;
+}
+
+// Four stages in which a request that decodes takes a second, and a prompt of 10 tokens ten. SGLang has four
+// micro-batches: steps 1, 3 and 4 decode, 2 is the prompt. Step 1 is through at 4, the prompt passes the
+// first stage from 1 to 11 and ends at 41; step 3 is in the first stage until 12, in the last one until 42.
+// The host looks at the tokens of step n when the first stage has computed step n + 2: at those of step 1 at
+// 12, not at 4; at those of step 2 at 41.
+TEST(PipelineClock, R37TokensAreLookedAtBehindALaterStep) {
+  const AlikeStages times(4);
+  PipelineClock clock(times, {4, 0, 2});
+  clock.decided(Seconds(0), decodes(1), true);
+  clock.decided(Seconds(0), prompts(10), true);
+  for (int i = 0; i < 2; ++i) clock.decided(Seconds(0), decodes(1), true);
+  EXPECT_EQ(clock.next_ends(), Seconds(12));
+  clock.decided(Seconds(12), {}, false);
+  EXPECT_EQ(clock.next_ends(), Seconds(41));
+}
+
+// The same where the third turn is nobody's: the stream has computed the prompt then, 11, and looks.
+TEST(PipelineClock, R37NobodysTurnIsBehindTheStepBefore) {
+  const AlikeStages times(4);
+  PipelineClock clock(times, {4, 0, 2});
+  clock.decided(Seconds(0), decodes(1), true);
+  clock.decided(Seconds(0), prompts(10), true);
+  for (int i = 0; i < 2; ++i) clock.decided(Seconds(0), {}, false);
+  EXPECT_EQ(clock.next_ends(), Seconds(11));
+}
+
+// Two stages with one micro-batch more, three in all: the last stage sends the tokens of step 1 when step 2,
+// ten seconds in each stage, has reached it, at 11, and not when it has computed them, at 2. Step 3 decodes
+// behind it: in the first stage until 12, in the last one, which is free at 21, until 22. Step 4 is the first
+// micro-batch's again. Its first stage has it when the tokens of step 2 are there, 21: step 2 is sent when
+// step 3 has come, at 12, and computed at 21. It ends at 23.
+TEST(PipelineClock, R37BufferedTokensWaitForTheNextStep) {
+  const AlikeStages times(2);
+  PipelineClock clock(times, {2, 1, 1});
+  clock.decided(Seconds(0), decodes(1), true);
+  clock.decided(Seconds(0), prompts(10), true);
+  clock.decided(Seconds(0), decodes(1), true);
+  EXPECT_EQ(clock.next_ends(), Seconds(11));
+  clock.decided(Seconds(11), decodes(1), true);
+  EXPECT_EQ(clock.next_ends(), Seconds(21));
+  EXPECT_EQ(clock.next_ends(), Seconds(22));
+  EXPECT_EQ(clock.next_ends(), Seconds(23));
 }
 
 }  // namespace

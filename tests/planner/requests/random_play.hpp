@@ -77,6 +77,11 @@ inline std::vector<TraceRequest> random_requests(RandomStream& random, std::int6
   return out;
 }
 
+inline std::vector<AnsweredRequest> by_number(std::vector<AnsweredRequest> answers) {
+  std::sort(answers.begin(), answers.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+  return answers;
+}
+
 inline void expect_same(const Played& a, const Played& b) {
   ASSERT_EQ(a.answers.size(), b.answers.size());
   const auto near = [](Seconds x, Seconds y) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/requests/step_times.hpp"
+#include "sim/base/random.hpp"
 
 namespace shardline {
 
@@ -45,5 +46,15 @@ class StagedTimes : public StepTimes, public StageTimes {
   std::vector<StageTime> stages_;
   double each_;
 };
+
+inline StagedTimes random_stages(RandomStream& random, std::uint32_t stages) {
+  std::vector<StageTime> out(stages);
+  for (StageTime& s : out) {
+    s.busy = Seconds(0.002 * (1 + random.exponential()));
+    s.occupied = s.busy + Seconds(random.below(2) == 0 ? 0 : 0.002 * random.exponential());
+    s.handed = Seconds(0.0002 * random.exponential());
+  }
+  return StagedTimes(out, random.below(2) == 0 ? 0 : 1e-5 * random.exponential());
+}
 
 }  // namespace shardline

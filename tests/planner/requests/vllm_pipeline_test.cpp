@@ -143,21 +143,6 @@ VllmKnobs random_pipeline(RandomStream& random) {
   return k;
 }
 
-StagedTimes random_stages(RandomStream& random, std::uint32_t stages) {
-  std::vector<StageTime> out(stages);
-  for (StageTime& s : out) {
-    s.busy = Seconds(0.002 * (1 + random.exponential()));
-    s.occupied = s.busy + Seconds(random.below(2) == 0 ? 0 : 0.002 * random.exponential());
-    s.handed = Seconds(0.0002 * random.exponential());
-  }
-  return StagedTimes(out, random.below(2) == 0 ? 0 : 1e-5 * random.exponential());
-}
-
-std::vector<AnsweredRequest> by_number(std::vector<AnsweredRequest> answers) {
-  std::sort(answers.begin(), answers.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
-  return answers;
-}
-
 TEST(VllmPipeline, R36PlaysAreTheEnginesLoop) {
   std::uint64_t preemptions = 0, found = 0, batches = 0;
   for (std::uint64_t seed = 0; seed < 400 && !::testing::Test::HasFailure(); ++seed) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/requests/pipeline_clock.hpp"
@@ -47,7 +48,7 @@ StepBatch random_batch(std::mt19937_64& random) {
 // One microbatch through all stages is what the evaluator has for it, its host included. A stage is busy no
 // longer than it is occupied.
 TEST(PlanStages, R36StagesAddUpToThePass) {
-  for (const char* engine : {"ideal", "vllm"}) {
+  for (const char* engine : {"ideal", "vllm", "sglang"}) {
     for (const char* text : {kTwo, kFour}) {
       const Study study = study_of(engine);
       Plan plan = possible_plan(study, text);
@@ -71,7 +72,7 @@ TEST(PlanStages, R36StagesAddUpToThePass) {
 
 // Alike steps that fill the stages go round in the time of a token that the plan's closed form has [S9].
 TEST(PlanStages, R36FullStagesAreTheClosedForm) {
-  for (const char* engine : {"ideal", "vllm"}) {
+  for (const char* engine : {"ideal", "vllm", "sglang"}) {
     for (const char* text : {kTwo, kFour}) {
       const Study study = study_of(engine);
       const Plan plan = possible_plan(study, text);
@@ -79,11 +80,11 @@ TEST(PlanStages, R36FullStagesAreTheClosedForm) {
       std::mt19937_64 random(2);
       for (int i = 0; i < 40; ++i) {
         StepBatch b = random_batch(random);
-        PipelineClock clock(*times.stages());
+        PipelineClock clock(*times.stages(), {static_cast<std::size_t>(plan.pp)});
         std::vector<double> ends;
         for (int step = 0; step < 40 * plan.pp; ++step) {
-          clock.decided(Seconds(0));
-          ends.push_back(clock.next_ends(b, true).value);
+          clock.decided(Seconds(0), b, true);
+          ends.push_back(clock.next_ends().value);
         }
         const double round = (ends.back() - ends[ends.size() - 1 - 20 * plan.pp]) / 20;
         EXPECT_NEAR(round / times.of(b).value, 1, 0.004) << text;
@@ -127,8 +128,12 @@ double mean_of(const ServiceAnswer& a, Latency latency) {
 
 // With nobody beside it a request's prompt passes the stages once, and each token after it once more.
 TEST(PipelineService, R36ZeroLoadIsOneRequestAlone) {
-  const Study study = study_of("vllm");
-  for (const char* knob : {"async_scheduling=true", "async_scheduling=false"}) {
+  const std::pair<const char*, const char*> all[] = {{"vllm", "async_scheduling=true"},
+                                                     {"vllm", "async_scheduling=false"},
+                                                     {"sglang", "pp_async_batch_depth=0"},
+                                                     {"sglang", "pp_async_batch_depth=1"}};
+  for (const auto& [engine, knob] : all) {
+    const Study study = study_of(engine);
     ServiceQuestion q = question(study, kFour);
     q.rate = 1e-3;
     q.requests = 20;
@@ -158,12 +163,14 @@ TEST(PipelineService, R36ZeroLoadIsOneRequestAlone) {
 
 // The cache has room for the requests of all turns together: blocks of memory are those of a plan with one.
 TEST(PipelineService, R36BlocksAreOfAllTurns) {
-  const Study study = study_of("vllm");
-  for (const char* text : {kTwo, kFour}) {
-    Plan plan = possible_plan(study, text);
-    const std::uint32_t all = service_knobs(study.study, plan, {}, 2176).blocks();
-    plan.in_flight = 1;
-    EXPECT_NEAR(static_cast<double>(all) / service_knobs(study.study, plan, {}, 2176).blocks(), 1, 1e-3);
+  for (const char* engine : {"vllm", "sglang"}) {
+    const Study study = study_of(engine);
+    for (const char* text : {kTwo, kFour}) {
+      Plan plan = possible_plan(study, text);
+      const std::uint32_t all = service_knobs(study.study, plan, {}, 2176).blocks();
+      plan.in_flight = 1;
+      EXPECT_NEAR(static_cast<double>(all) / service_knobs(study.study, plan, {}, 2176).blocks(), 1, 1e-3);
+    }
   }
 }
 
@@ -175,14 +182,57 @@ TEST(PipelineService, R36RefusesByName) {
   Plan one = plan;
   one.in_flight = 1;
   EXPECT_THAT(*no_play(vllm.study, one), HasSubstr("in_flight=2"));
-  for (const char* engine : {"sglang", "trtllm"})
-    EXPECT_THAT(*no_play(study_of(engine).study, plan), HasSubstr("under vllm alone"));
+  EXPECT_THAT(*no_play(study_of("trtllm").study, plan), HasSubstr("under vllm and sglang alone"));
   EXPECT_THAT(fault([&] {
                 ServiceQuestion q = question(vllm, kTwo);
                 q.prefill = {possible_plan(vllm, "tensor:tpa=8,tpf=8"), 1, {}, 0, "prefill-knob"};
                 served(vllm, q);
               }),
               HasSubstr("not in pairs of pools"));
+}
+
+TEST(PipelineService, R37RefusesByName) {
+  const Study sglang = study_of("sglang");
+  const Plan plan = possible_plan(sglang, kTwo);
+  EXPECT_EQ(no_play(sglang.study, plan), std::nullopt);
+  EXPECT_THAT(*no_play(sglang.study, plan, true), HasSubstr("a pool of prompts"));
+  Plan one = plan;
+  one.in_flight = 1;
+  EXPECT_THAT(*no_play(sglang.study, one), HasSubstr("in_flight=2"));
+  EXPECT_THAT(*no_play(study_of("sglang", "gpt-oss-120b").study, plan), HasSubstr("windows in stages"));
+  const auto refused = [&](const char* text, const char* knob) {
+    return fault([&] {
+      ServiceQuestion q = question(sglang, text);
+      q.requests = 4;
+      q.knobs = {knob};
+      served(sglang, q);
+    });
+  };
+  EXPECT_THAT(refused(kTwo, "enable_mixed_chunk=true"), HasSubstr("does not start with it"));
+  EXPECT_THAT(refused("tensor:tpa=8,tpf=8", "pp_async_batch_depth=1"), HasSubstr("has no stages"));
+  EXPECT_EQ(refused(kTwo, "pp_async_batch_depth=1"), "");
+  // Settings of a plan whose knobs do not go with it are passed over by plan, which asks service_knobs().
+  EXPECT_THAT(
+      fault([&] { service_knobs(sglang.study, plan, {"enable_mixed_chunk=true"}, 2176); }),
+      HasSubstr("--knob enable_mixed_chunk=true: SGLang does not start with it where there are stages"));
+}
+
+// Half as many places in each of two micro-batches as run in all, unless somebody says another.
+TEST(PipelineService, R37MicroBatchesAreSaid) {
+  const Study study = study_of("sglang");
+  const auto said = [&](const char* plan, std::vector<std::string> knobs) {
+    ServiceQuestion q = question(study, plan);
+    q.requests = 10;
+    q.knobs = std::move(knobs);
+    std::string out;
+    for (const Diagnostic& d : served(study, q).narrow) out += to_string(d);
+    return out;
+  };
+  EXPECT_THAT(said(kTwo, {"max_running_requests=64"}),
+              HasSubstr("2 micro-batches take turns in 2 stages, with 32 requests each at most"));
+  EXPECT_THAT(said(kFour, {"pp_max_micro_batch_size=7", "pp_async_batch_depth=2"}),
+              HasSubstr("6 micro-batches take turns in 4 stages, with 7 requests each at most"));
+  EXPECT_THAT(said("tensor:tpa=8,tpf=8", {}), Not(HasSubstr("micro-batches")));
 }
 
 TEST(PipelineService, R36WhatIsPlayedIsSaid) {
