@@ -24,7 +24,7 @@ std::string read_architectures(const Reader& file, const Family& family, bool fo
   std::string first;
   if (!given || given->is_null()) return first;
   for (const Reader& item : given->items()) {
-    const std::string name = item.text();
+    const std::string name = json_name(item);
     const auto has = [&](const Family& f) {
       return std::ranges::find(f.architectures, std::string_view(name)) != f.architectures.end();
     };
@@ -38,7 +38,7 @@ std::string read_architectures(const Reader& file, const Family& family, bool fo
 }
 
 void check_layer_types(Import& in) {
-  if (in.understood.contains("layer_types")) return;
+  if (in.knows("layer_types")) return;
   const auto types = in.find("layer_types");
   if (!types) return;
   for (const Reader& item : types->items()) {
@@ -114,7 +114,7 @@ void set_kinds(Import& in) {
 void note_other_keys(Import& in) {
   std::vector<std::string> other;
   for (const std::string& key : in.root.keys()) {
-    if (!in.understood.contains(key) && !hf::neutral(key)) other.push_back(key);
+    if (!in.knows(key) && !hf::neutral(key)) other.push_back(key);
   }
   other.insert(other.end(), in.other.begin(), in.other.end());
   if (!other.empty())
@@ -148,7 +148,7 @@ Import enter(const Reader& file, const Family& family, bool forced) {
   in.drafts = drafts_of(in.root);
   // A text of another family than the wrapper's would be read wrongly.
   const auto inner = in.find("model_type");
-  const Family* const own = inner ? family_of(inner->text()) : nullptr;
+  const Family* const own = inner ? family_of(json_name(*inner)) : nullptr;
   if (!forced && own != nullptr && own->read != family.read)
     inner->fault(fmt::format("text_config of {} is of model_type {}", family.model_type, inner->text()));
   if (!forced && inner && own == nullptr)
@@ -201,11 +201,21 @@ const Family& choose_family(const Document& document, const std::string& as) {
   return hf::families()[row];
 }
 
+/// What is an object wherever it stands is one, or null.
+void check_objects(const Reader& map) {
+  for (const std::string_view key : hf::objects()) {
+    const auto at = map.is_map() ? map.find(key) : std::nullopt;
+    if (at && !at->is_null()) at->keys();  // a fault: expected a mapping
+  }
+}
+
 /// Keys that a family refuses, unless it is read as another one: then they are among those not understood.
 void refuse_others(Import& in, bool forced) {
   if (forced) return;
+  check_objects(in.file);
+  if (in.wrapped) check_objects(in.root);
   for (const hf::Refusal& refusal : hf::refusals()) {
-    if (!in.understood.contains(refusal.key)) in.refuse(refusal.key, refusal.why);
+    if (!in.knows(refusal.key)) in.refuse(refusal.key, refusal.why, refusal.nothing);
   }
   check_layer_types(in);
 }
@@ -284,8 +294,8 @@ Model import(const Document& document, const std::string& name, const std::strin
   in.m.checkpoint = quantized ? read_or_unread(*quantized, in.m) : Checkpoint{};
   // DeepSeek-V4: experts of 4 bits with a scale of a byte per 32 elements, beside blocks of FP8
   // (inference/model.py).
-  const auto expert_type = in.root.find("expert_dtype");
-  if (expert_type && expert_type->is_scalar() && expert_type->text() == "fp4" && in.m.checkpoint &&
+  const auto expert_type = in.knows("expert_dtype") ? in.find("expert_dtype") : std::nullopt;
+  if (expert_type && expert_type->text() == "fp4" && in.m.checkpoint &&
       in.m.checkpoint->experts == MatrixType(Dtype::fp8_block))
     in.m.checkpoint->experts = {Dtype::mxfp4, Dtype::fp8};
   document.finish();
