@@ -16,6 +16,7 @@
 
 #include "models/model/checkpoint_names.hpp"
 #include "models/model/expression.hpp"
+#include "models/model/json_name.hpp"
 #include "sim/base/hashed_places.hpp"
 #include "sim/base/reader.hpp"
 
@@ -41,7 +42,7 @@ enum class Listed : std::uint8_t {
 // regular expression that matches from the start. A module stands for all that it contains.
 class Pattern {
  public:
-  explicit Pattern(const Reader& at, Listed listed = Listed::names) : Pattern(at, at.text(), listed) {}
+  explicit Pattern(const Reader& at, Listed listed = Listed::names) : Pattern(at, json_name(at), listed) {}
   Pattern(const Reader& at, std::string text, Listed listed = Listed::names);
 
   /// Whether it stands for itself.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "models/model/json_name.hpp"
+
 namespace shardline::checkpoint {
 
 std::optional<MatrixType> TypeRules::take(const TypeFound& found) {
@@ -47,12 +49,12 @@ bool read_groups(const Reader& groups, TypeRules& rules) {
     const Reader group = groups.at(name);
     const auto targets = set(group, "targets");
     const std::vector<Reader> named = targets ? targets->items() : std::vector<Reader>{};
-    if (named.size() == 1 && named[0].text().ends_with("Attention")) continue;
+    if (named.size() == 1 && json_name(named[0]).ends_with("Attention")) continue;
     const auto type = rules.take(type_of_group(group));
     if (!type) return false;
     if (!targets) rules.all = type;
     for (const Reader& target : named) {
-      if (every_linear(target.text())) {
+      if (every_linear(json_name(target))) {
         rules.all = type;
       } else {
         rules.list(Pattern(target), *type);
@@ -75,7 +77,7 @@ bool read_listed(const Reader& r, TypeRules& rules) {
   if (!layers) return true;
   for (const std::string& name : layers->keys()) {
     const Reader layer = layers->at(name);
-    const auto type = rules.take(algorithm_of(layer, layer.at("quant_algo").text()));
+    const auto type = rules.take(algorithm_of(layer, json_name(layer.at("quant_algo"))));
     if (!type) {
       rules.why += " of " + name;
       return false;
@@ -89,20 +91,21 @@ bool read_listed(const Reader& r, TypeRules& rules) {
 bool in_blocks(const Reader& r) {
   const auto sides = set(r, "weight_block_size");
   if (!sides) return false;
-  constexpr double kMostSide = 1 << 20;
+  constexpr std::int64_t kMostSide = 1 << 20;
   const std::vector<Reader> items = sides->items();
-  for (const Reader& side : items) side.number(1, kMostSide);
-  if (items.size() != 2) sides->fault("expected two sides of a block, such as [128, 128]");
+  for (const Reader& side : items) side.integer(1, kMostSide);
+  if (sides->is_sequence() && items.size() != 2)
+    sides->fault(sides->path() + ": expected two sides of a block, such as [128, 128]");
   return true;
 }
 
 // ModelOpt's own description, of hf_quant_config.json or in config.json, whose groups say the same again. An
 // experts-only file over a checkpoint in blocks of FP8 (quant_method fp8) leaves all else in those blocks.
 bool read_modelopt(const Reader& r, TypeRules& rules) {
-  const std::string algorithm = r.at("quant_algo").text();
+  const std::string algorithm = json_name(r.at("quant_algo"));
   const bool mixed = lower(algorithm) == "mixed_precision";
   const auto method = set(r, "quant_method");
-  if (mixed && method && method->text() == "fp8" && in_blocks(r)) {
+  if (mixed && method && json_name(*method) == "fp8" && in_blocks(r)) {
     rules.all = Dtype::fp8_block;
     return read_listed(r, rules);
   }
@@ -121,7 +124,7 @@ bool read_modelopt(const Reader& r, TypeRules& rules) {
 // scales of activations are dynamic unless activation_scheme is static, and always so with blocks.
 bool read_fp8(const Reader& r, TypeRules& rules) {
   const auto scheme = set(r, "activation_scheme");
-  const std::string named = scheme ? scheme->text() : "dynamic";
+  const std::string named = scheme ? json_name(*scheme) : "dynamic";
   if (named != "static" && named != "dynamic") {
     rules.why = "the activation_scheme " + named;
     return false;
@@ -151,16 +154,17 @@ bool read_dynamic(const Reader& r, std::int64_t bits, std::int64_t group, TypeRu
   for (const std::string& key : dynamic->keys()) {
     const Reader own = dynamic->at(key);
     const std::string expression = key.starts_with("-:") || key.starts_with("+:") ? key.substr(2) : key;
+    own.keys();  // a fault where it is no mapping, {} for want of more
     if (key.starts_with("-:")) {
       rules.list(Pattern(own, "re:" + expression), rules.unquantised);
       continue;
     }
-    const std::int64_t n = own.is_map() ? number(own, "bits", "bits", bits) : bits;
+    const std::int64_t n = number(own, "bits", "bits", bits);
     if (n != 4) {
       rules.why = fmt::format("the method gptq with {} bits of {}", n, key);
       return false;
     }
-    const std::int64_t size = own.is_map() ? number(own, "group_size", "group_size", group) : group;
+    const std::int64_t size = number(own, "group_size", "group_size", group);
     const auto type = rules.take(int4_weights(size, Dtype::bf16));
     rules.list(Pattern(own, "re:" + expression), *type);
   }
@@ -177,9 +181,9 @@ void read_blocks(const Reader& r, TypeRules& rules) {
   }
 }
 
-bool says_no(const Reader& r, const char* key) {
+bool flag(const Reader& r, const char* key, bool when_missing) {
   const auto at = set(r, key);
-  return at && at->is_scalar() && lower(at->text()) == "false";
+  return at ? at->boolean() : when_missing;
 }
 
 // GPTQ and AWQ: integers of 4 bits under BF16 arithmetic (auto_gptq.py, auto_awq.py of vllm-project/vllm
@@ -188,7 +192,7 @@ bool says_no(const Reader& r, const char* key) {
 bool read_int4(const Reader& r, const std::string& method, TypeRules& rules) {
   const std::int64_t bits = number(r, "bits", "w_bit", 4);
   const std::int64_t group = number(r, "group_size", "q_group_size", 128);
-  rules.zero_points = method == "gptq" && says_no(r, "sym");
+  rules.zero_points = method == "gptq" && !flag(r, "sym", true);
   if (bits != 4) {
     rules.why = fmt::format("the method {} with {} bits{}", method, bits,
                             rules.zero_points ? " and zero points" : "");
@@ -196,8 +200,7 @@ bool read_int4(const Reader& r, const std::string& method, TypeRules& rules) {
   }
   rules.all = rules.take(int4_weights(group, Dtype::bf16));
   exclude(set(r, "modules_to_not_convert"), rules, Listed::parts);
-  const auto head = set(r, "lm_head");
-  rules.head = head && head->is_scalar() && head->text() == "true";
+  rules.head = flag(r, "lm_head", false);
   read_blocks(r, rules);
   return read_dynamic(r, bits, group, rules);
 }
@@ -205,9 +208,8 @@ bool read_int4(const Reader& r, const std::string& method, TypeRules& rules) {
 /// Sparsity is no type: what is stored of a matrix with half its numbers left out is less than is counted.
 void note_sparsity(const Reader& r, TypeRules& rules) {
   const auto sparse = set(r, "sparsity_config");
-  if (!sparse || !sparse->is_map()) return;
-  const auto format = set(*sparse, "format");
-  if (format && format->text() == "dense") return;
+  const auto format = sparse ? set(*sparse, "format") : std::nullopt;
+  if (!sparse || !sparse->is_map() || (format && json_name(*format) == "dense")) return;
   rules.notes.push_back(fmt::format("sparsity_config{} is not read: matrices are counted and priced dense",
                                     format ? " " + format->text() : ""));
 }
@@ -218,7 +220,7 @@ namespace {
 
 std::string name_of_method(const Reader& r) {
   if (const auto method = set(r, "quant_method")) {
-    const std::string name = method->text();
+    const std::string name = json_name(*method);
     // Names of kernels of vLLM, under which it reads the same files.
     return name == "awq_marlin" ? "awq" : name == "gptq_marlin" ? "gptq" : name;
   }
@@ -231,7 +233,7 @@ std::string name_of_method(const Reader& r) {
 std::string strategy_of(const Reader& group) {
   const auto weights = group.is_map() ? set(group, "weights") : std::nullopt;
   if (!weights || !weights->is_map()) return "none";
-  if (const auto named = set(*weights, "strategy")) return named->text();
+  if (const auto named = set(*weights, "strategy")) return json_name(*named);
   return set(*weights, "group_size") ? "group" : "tensor";
 }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <cctype>
 
+#include "models/model/json_name.hpp"
+
 namespace shardline::checkpoint {
 
 namespace {
@@ -40,7 +42,7 @@ TypeFound no(std::string why) { return {std::nullopt, std::move(why), ""}; }
 
 std::string word(const Reader& map, std::string_view key, std::string_view otherwise) {
   const auto at = set(map, key);
-  return at ? at->text() : std::string(otherwise);
+  return at ? json_name(*at) : std::string(otherwise);
 }
 
 std::int64_t bits_of(const Reader& map) {
@@ -71,8 +73,8 @@ std::optional<Dtype> arithmetic(const std::optional<Reader>& activations) {
 
 // Scales found while serving: dynamic is true, or "local" where a scale of the tensor stands beside them.
 bool dynamic(const Reader& activations) {
-  const std::string value = word(activations, "dynamic", "false");
-  return value != "false" && value != "False";
+  const auto at = set(activations, "dynamic");
+  return at && ((at->is_scalar() && at->text() == "local") || at->boolean());
 }
 
 TypeFound float8_weights(const Reader& group, const Reader& weights, const std::optional<Reader>& inputs,
@@ -132,10 +134,11 @@ TypeFound type_of_cache(const Reader& r) {
     const auto at = set(r, key);
     if (!at) continue;
     if (!at->is_map()) {
-      TypeFound found = type_of_algorithm(at->text());
+      const std::string name = json_name(*at);
+      TypeFound found = type_of_algorithm(name);
       if (found.type && (found.type->weights == Dtype::fp8 || found.type->weights == Dtype::fp4))
         return found;
-      return no("a KV cache of " + at->text());
+      return no("a KV cache of " + name);
     }
     const std::string type = element(*at);
     if (type == "float8") return {Dtype::fp8, "", ""};

@@ -24,7 +24,7 @@ std::string read_architectures(const Reader& file, const Family& family, bool fo
   std::string first;
   if (!given || given->is_null()) return first;
   for (const Reader& item : given->items()) {
-    const std::string name = item.text();
+    const std::string name = json_name(item);
     const auto has = [&](const Family& f) {
       return std::ranges::find(f.architectures, std::string_view(name)) != f.architectures.end();
     };
@@ -38,7 +38,7 @@ std::string read_architectures(const Reader& file, const Family& family, bool fo
 }
 
 void check_layer_types(Import& in) {
-  if (in.understood.contains("layer_types")) return;
+  if (in.knows("layer_types")) return;
   const auto types = in.find("layer_types");
   if (!types) return;
   for (const Reader& item : types->items()) {
@@ -48,24 +48,34 @@ void check_layer_types(Import& in) {
   }
 }
 
+/// Keys that may say what our `field` holds, or what it follows from where the first ones are missing.
+struct FieldKeys {
+  std::string_view field;
+  std::array<std::string_view, 6> keys;  // empty: none
+};
+constexpr std::array kFieldKeys = {
+    FieldKeys{"kv_heads", {"num_key_value_heads", "num_attention_groups", "num_attention_heads"}},
+    FieldKeys{"rope_dim", {"qk_rope_head_dim", "head_dim"}},
+    FieldKeys{"reach", {"sliding_window"}},
+    FieldKeys{"experts_per_token",
+              {"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_k",
+               "top_k_experts"}},
+    FieldKeys{"experts", {"n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts"}},
+    FieldKeys{"shared_experts", {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"}},
+    FieldKeys{"inner", {"intermediate_size"}},
+    FieldKeys{"layers", {"num_hidden_layers", "n_layer", "hybrid_override_pattern", "layers_block_type"}},
+    FieldKeys{"attentions", {"block_configs"}},
+    FieldKeys{"ffns", {"block_configs"}},
+    FieldKeys{"o_groups", {"o_groups"}},
+    FieldKeys{"value_heads", {"linear_num_value_heads", "linear_num_key_heads"}},
+    FieldKeys{"groups", {"n_groups", "mamba_num_heads"}},
+    FieldKeys{"index.top_k", {"index_topk"}},
+    FieldKeys{"index.shared", {"indexer_types", "index_topk_pattern", "index_topk_freq"}},
+    FieldKeys{"drafts", {"num_nextn_predict_layers", "mtp_num_hidden_layers"}},
+};
+
 /// Where the file says what our `field` holds.
 Reader locate(const Import& in, std::string_view field) {
-  struct Pair {
-    std::string_view field, key;
-  };
-  constexpr std::array kKeys = {
-      Pair{"kv_heads", "num_key_value_heads"},
-      Pair{"rope_dim", "qk_rope_head_dim"},
-      Pair{"reach", "sliding_window"},
-      Pair{"experts_per_token", "num_experts_per_tok"},
-      Pair{"inner", "intermediate_size"},
-      Pair{"layers", "num_hidden_layers"},
-      Pair{"o_groups", "o_groups"},
-      Pair{"value_heads", "linear_num_value_heads"},
-      Pair{"groups", "n_groups"},
-      Pair{"index.top_k", "index_topk"},
-      Pair{"index.shared", "indexer_types"},
-  };
   const auto close = field.find("].");
   std::string_view last = close == std::string_view::npos ? field : field.substr(close + 2);
   for (const std::string_view draft : {"drafts.attention.", "drafts.ffn."}) {
@@ -74,13 +84,18 @@ Reader locate(const Import& in, std::string_view field) {
   const auto blocks = in.root.find("sparse_attention_config");
   if (last == "index.top_k" && blocks && blocks->is_map() && blocks->has("sparse_topk_blocks"))
     return blocks->at("sparse_topk_blocks");
+  const auto row = std::ranges::find(kFieldKeys, last, &FieldKeys::field);
+  if (row == kFieldKeys.end()) return in.root;
   // Where windows have heads of their own, the kind says whose they are.
   const bool local = in.local && field.starts_with("attentions[") &&
                      in.m.attentions[std::stoul(std::string(field.substr(11)))] == *in.local;
-  for (const Pair& pair : kKeys) {
-    const std::string own = fmt::format("swa_{}", pair.key);
-    if (pair.field == last && local && in.root.has(own)) return in.root.at(own);
-    if (pair.field == last && in.root.has(pair.key)) return in.root.at(pair.key);
+  const auto other = local ? in.root.find("attention_other_setting") : std::nullopt;
+  for (const std::string_view key : row->keys) {
+    const std::string own = fmt::format("swa_{}", key);
+    if (key.empty()) break;
+    if (other && other->is_map() && other->has(key)) return other->at(key);
+    if (local && in.root.has(own)) return in.root.at(own);
+    if (in.root.has(key)) return in.root.at(key);
   }
   return in.root;
 }
@@ -91,15 +106,17 @@ void set_kinds(Import& in) {
   in.has_experts.resize(in.layers, false);
   if (in.experts.experts > 0 && in.networks.empty() &&
       std::ranges::find(in.has_experts, true) == in.has_experts.end()) {
-    for (const char* key : {"first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "moe_layers",
-                            "decoder_sparse_step", "interleave_moe_layer_step"}) {
+    for (const char* key :
+         {"first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "moe_layers", "moe_layers_enum",
+          "mlp_layer_types", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_start_index",
+          "moe_layer_end_index", "moe_layer_interval", "num_hidden_layers"}) {
       if (!in.root.has(key)) continue;
-      in.root.at(key).fault(
-          fmt::format("{} dense layers of {} leave no layer for the experts", in.layers, in.layers));
-      return;
+      const Reader at = in.root.at(key);
+      return at.fault(fmt::format("{}: {} dense layers of {} leave no layer for the experts", at.path(),
+                                  in.layers, in.layers),
+                      {"expected one layer with experts at least, of this model_type"});
     }
-    in.root.fault("no layer has experts");
-    return;
+    return in.root.fault("no layer has experts");
   }
   std::vector<Attention> attentions;
   std::vector<FeedForward> ffns;
@@ -114,7 +131,7 @@ void set_kinds(Import& in) {
 void note_other_keys(Import& in) {
   std::vector<std::string> other;
   for (const std::string& key : in.root.keys()) {
-    if (!in.understood.contains(key) && !hf::neutral(key)) other.push_back(key);
+    if (!in.knows(key) && !hf::neutral(key)) other.push_back(key);
   }
   other.insert(other.end(), in.other.begin(), in.other.end());
   if (!other.empty())
@@ -148,7 +165,7 @@ Import enter(const Reader& file, const Family& family, bool forced) {
   in.drafts = drafts_of(in.root);
   // A text of another family than the wrapper's would be read wrongly.
   const auto inner = in.find("model_type");
-  const Family* const own = inner ? family_of(inner->text()) : nullptr;
+  const Family* const own = inner ? family_of(json_name(*inner)) : nullptr;
   if (!forced && own != nullptr && own->read != family.read)
     inner->fault(fmt::format("text_config of {} is of model_type {}", family.model_type, inner->text()));
   if (!forced && inner && own == nullptr)
@@ -202,11 +219,21 @@ const Family& choose_family(const Document& document, const std::string& as) {
   return hf::families()[row];
 }
 
+/// What is an object wherever it stands is one, or null.
+void check_objects(const Reader& map) {
+  for (const std::string_view key : hf::objects()) {
+    const auto at = map.is_map() ? map.find(key) : std::nullopt;
+    if (at && !at->is_null()) at->keys();  // a fault: expected a mapping
+  }
+}
+
 /// Keys that a family refuses, unless it is read as another one: then they are among those not understood.
 void refuse_others(Import& in, bool forced) {
   if (forced) return;
+  check_objects(in.file);
+  if (in.wrapped) check_objects(in.root);
   for (const hf::Refusal& refusal : hf::refusals()) {
-    if (!in.understood.contains(refusal.key)) in.refuse(refusal.key, refusal.why);
+    if (!in.knows(refusal.key)) in.refuse(refusal.key, refusal.why, refusal.nothing);
   }
   check_layer_types(in);
 }
@@ -279,14 +306,17 @@ Model import(const Document& document, const std::string& name, const std::strin
   set_kinds(in);
   document.finish();
   set_drafts(in);
-  for (const ModelFault& fault : check(in.m)) locate(in, fault.field).fault(fault.what);
+  for (const ModelFault& fault : check(in.m)) {
+    const Reader at = locate(in, fault.field);
+    at.fault(at.path().empty() ? fault.what : at.path() + ": " + fault.what);
+  }
   document.finish();
   const std::optional<Reader> quantized = quantisation_of(in.root, file);
   in.m.checkpoint = quantized ? read_or_unread(*quantized, in.m) : Checkpoint{};
   // DeepSeek-V4: experts of 4 bits with a scale of a byte per 32 elements, beside blocks of FP8
   // (inference/model.py).
-  const auto expert_type = in.root.find("expert_dtype");
-  if (expert_type && expert_type->is_scalar() && expert_type->text() == "fp4" && in.m.checkpoint &&
+  const auto expert_type = in.knows("expert_dtype") ? in.find("expert_dtype") : std::nullopt;
+  if (expert_type && expert_type->text() == "fp4" && in.m.checkpoint &&
       in.m.checkpoint->experts == MatrixType(Dtype::fp8_block))
     in.m.checkpoint->experts = {Dtype::mxfp4, Dtype::fp8};
   document.finish();

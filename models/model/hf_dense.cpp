@@ -106,12 +106,14 @@ void read_minimax_m2(Import& in) {
   in.experts.router_bias = in.flag("use_routing_bias", true);
   in.m.qk_norm = in.flag("use_qk_norm", true);
   const auto norm = in.find("qk_norm_type");
-  in.m.qk_norm_whole = in.m.qk_norm && (!norm || norm->one_of({"per_layer", "per_head"}) == 0);
-  in.refuse("sliding_window", "this model_type has no windows");
+  const bool whole = !norm || norm->one_of({"per_layer", "per_head"}) == 0;
+  in.m.qk_norm_whole = in.m.qk_norm && whole;
+  in.refuse("sliding_window", "this model_type has no windows", Nothing::number);
+  const int modules = in.find_number("num_mtp_modules", limits::kLayers, 0).value_or(0);
   if (in.flag("use_mtp"))
-    in.note(fmt::format("not modelled: {} multi-token-prediction module(s), which use_mtp speaks of",
-                        in.find_number("num_mtp_modules", limits::kLayers, 0).value_or(0)));
-  in.ignore({"mtp_transformer_layers", "num_mtp_modules", "rotary_dim"});
+    in.note(
+        fmt::format("not modelled: {} multi-token-prediction module(s), which use_mtp speaks of", modules));
+  in.ignore({"mtp_transformer_layers", "rotary_dim"});
   in.m.tied_embeddings = in.tied();
 }
 
@@ -181,12 +183,13 @@ void read_nas(Import& in) {
   Attention whole = in.attention;
   whole.head_dim =
       in.find_number("head_dim", limits::kWidth).value_or(in.m.hidden / std::max(1, whole.q_heads));
-  in.find("num_key_value_heads");  // null: blocks say it
-  in.find("intermediate_size");
+  in.find_number("num_key_value_heads", limits::kHeads);  // null: blocks say it
+  in.find_number("intermediate_size", limits::kWidth);
   const Reader blocks = in.need("block_configs");
   const std::vector<Reader> items = blocks.items();
   if (blocks.is_sequence() && static_cast<int>(items.size()) != in.layers)
-    blocks.fault(fmt::format("block_configs: {} entries for {} layers", items.size(), in.layers));
+    blocks.fault(fmt::format("{}: {} entries for {} layers", blocks.path(), items.size(), in.layers),
+                 {fmt::format("expected {}, one of each layer", in.layers)});
   for (const Reader& block : items) {
     if (!block.is_map()) {
       block.fault(block.path() + ": expected a mapping");

@@ -41,7 +41,7 @@ void read_llama(Import& in) {
   read_size(in);
   read_context(in);
   read_gqa(in);
-  in.refuse("sliding_window", "this model_type has no windows");
+  in.refuse("sliding_window", "this model_type has no windows", Nothing::number);
   read_dense(in);
   if (in.flag("attention_bias")) in.m.attention_bias = AttentionBias::all;
   in.m.ffn_bias = in.flag("mlp_bias");
@@ -118,7 +118,7 @@ void read_mla(Import& in) {
   a.rope_dim = in.need_number("qk_rope_head_dim", limits::kWidth);
   a.nope_dim = in.need_number("qk_nope_head_dim", limits::kWidth);
   a.v_dim = in.need_number("v_head_dim", limits::kWidth);
-  in.refuse("attention_bias", "biases on mla projections are not modelled");
+  in.refuse("attention_bias", "biases on mla projections are not modelled", Nothing::flag);
   if (const auto kv = in.find_number("num_key_value_heads", limits::kHeads)) {
     in.rules.emplace_back([&in, kv] {
       const int heads = in.attention.q_heads;
@@ -155,11 +155,11 @@ void read_falcon(Import& in) {
     m.notes.emplace_back("max_position_embeddings is missing; 2048 is the default of this model_type");
   }
   in.refuse("new_decoder_architecture",
-            "Falcon-40B's grouped heads and second parallel norm are not modelled");
+            "Falcon-40B's grouped heads and second parallel norm are not modelled", Nothing::flag);
   divide_hidden_by_heads(in);
   in.attention.kv_heads = in.flag("multi_query", true) ? 1 : in.attention.q_heads;
-  in.find("num_kv_heads");  // read by new_decoder_architecture only
-  in.find("n_head_kv");
+  for (const char* key : {"num_kv_heads", "n_head_kv"})
+    in.find_number(key, limits::kHeads);  // of new_decoder_architecture only
   m.ffn_kind = FfnKind::plain;
   in.dense.inner = in.find_number("ffn_hidden_size", limits::kWidth).value_or(4 * m.hidden);
   m.norm = NormKind::layer;

@@ -1,17 +1,27 @@
 // Fields that families of config.json share.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "models/model/hf_import.hpp"
 
 namespace shardline::hf {
 namespace {
 
-bool is_set(const Reader& at) {
-  if (at.is_null()) return false;
-  if (at.is_sequence()) return !at.items().empty();
-  if (at.is_map()) return !at.keys().empty();
-  const std::string text = at.text();
-  return text != "false" && text != "0";
+bool is_set(const Reader& at, Nothing nothing) {
+  switch (nothing) {
+    case Nothing::flag:
+      return at.boolean();
+    case Nothing::number:
+      return at.integer(0, std::numeric_limits<std::int64_t>::max()) > 0;
+    case Nothing::text:
+      return !json_name(at).empty();
+    case Nothing::list:
+      return !at.items().empty();
+    case Nothing::map:
+      return !at.keys().empty();
+  }
+  return false;
 }
 
 template <class Read>
@@ -21,16 +31,19 @@ std::optional<std::vector<int>> per_layer(const Import& in, const Reader& list, 
   if (!list.is_sequence()) return std::nullopt;
   if (given < in.layers || given > in.layers + in.drafts) {
     list.fault(fmt::format("{}: {} entries for {} layers{}", list.path(), given, in.layers,
-                           in.drafts > 0 ? fmt::format(" and {} of multi-token prediction", in.drafts) : ""));
+                           in.drafts > 0 ? fmt::format(" and {} of multi-token prediction", in.drafts) : ""),
+               {fmt::format("expected {}{}, one of each layer", in.layers,
+                            in.drafts > 0 ? fmt::format(" to {}", in.layers + in.drafts) : "")});
     return std::nullopt;
   }
   std::vector<int> values;
   bool sound = true;
-  for (int i = 0; i < in.layers; ++i) {
-    const std::optional<int> value = read(items[i]);
+  for (const Reader& item : items) {
+    const std::optional<int> value = read(item);
     sound = sound && value;
     values.push_back(value.value_or(0));
   }
+  values.resize(static_cast<std::size_t>(in.layers));
   return sound ? std::optional(values) : std::nullopt;
 }
 
@@ -45,9 +58,9 @@ int Import::need_number(std::string_view key, std::string_view older, std::int64
   return now ? *now : old ? *old : need_number(key, highest);
 }
 
-void Import::refuse(std::string_view key, std::string_view why) {
+void Import::refuse(std::string_view key, std::string_view why, Nothing nothing) {
   const auto at = find(key);
-  if (at && is_set(*at)) at->fault(fmt::format("{}: {}", key, why));
+  if (at && is_set(*at, nothing)) at->fault(fmt::format("{}: {}", at->path(), why));
 }
 
 std::optional<std::vector<int>> Import::names_at(const Reader& list, const std::vector<std::string>& names) {
@@ -138,13 +151,13 @@ void read_dense_inner(Import& in) {
   if (std::ranges::find(in.has_experts, false) != in.has_experts.end()) {
     in.dense.inner = in.need_number("intermediate_size", limits::kWidth);
   } else {
-    in.find("intermediate_size");
+    in.find_number("intermediate_size", limits::kWidth, 0);  // of no layer
   }
 }
 
 void read_dense(Import& in) {
   for (const char* key : {"n_routed_experts", "num_experts", "num_local_experts"}) {
-    in.refuse(key, "experts contradict this model_type, which is dense");
+    in.refuse(key, "experts contradict this model_type, which is dense", Nothing::number);
   }
   in.dense.inner = in.need_number("intermediate_size", limits::kWidth);
   in.m.tied_embeddings = in.tied();

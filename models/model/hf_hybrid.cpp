@@ -149,7 +149,7 @@ std::string nemotron_pattern(Import& in) {
   const std::string listed = list ? block_letters(*list) : "";
   std::string pattern;
   if (letters) {
-    pattern = letters->text();
+    pattern = json_name(*letters);
     const auto wrong = pattern.find_first_not_of("ME*-");
     if (wrong != std::string::npos)
       letters->fault(fmt::format("hybrid_override_pattern: letter {} is {}", wrong, pattern.substr(wrong, 1)),
@@ -199,6 +199,7 @@ Attention read_nemotron_attention(Import& in) {
 void read_nemotron_experts(Import& in) {
   read_experts(in, {.experts = "n_routed_experts", .older = "num_experts"});
   const int shared = in.find_number("n_shared_experts", limits::kExperts, 0).value_or(1);
+  in.find_number("moe_shared_expert_intermediate_size", limits::kWidth, 0);
   if (shared > 0) read_shared(in, "moe_shared_expert_intermediate_size", shared);
   in.experts.latent = in.find_number("moe_latent_size", limits::kWidth).value_or(0);
   in.experts.router_bias = true;  // e_score_correction_bias, fixed in the model's code
@@ -257,12 +258,12 @@ void read_kimi_linear(Import& in) {
   read_experts(in, {.older_per_token = "num_experts_per_token"});
   in.experts.shared_experts = in.find_number("num_shared_experts", limits::kExperts, 0).value_or(0);
   in.experts.latent = in.find_number("routed_expert_hidden_size", limits::kWidth).value_or(0);
-  in.experts.latent_norm = in.experts.latent > 0 && in.flag("latent_moe_use_norm");
+  in.experts.latent_norm = in.flag("latent_moe_use_norm") && in.experts.latent > 0;
   in.experts.router_bias = true;  // e_score_correction_bias, fixed in the model's code
   in.m.residual.block = in.find_number("attn_res_block_size", limits::kLayers).value_or(0);
-  in.ignore({"head_dim", "mla_use_nope", "latent_moe_use_norm", "moe_renormalize",
-             "moe_router_activation_func", "num_expert_group", "topk_group", "topk_method",
-             "use_grouped_topk", "activation_situ_beta", "activation_situ_linear_beta"});
+  in.ignore({"head_dim", "mla_use_nope", "moe_renormalize", "moe_router_activation_func", "num_expert_group",
+             "topk_group", "topk_method", "use_grouped_topk", "activation_situ_beta",
+             "activation_situ_linear_beta"});
   in.m.tied_embeddings = in.tied();
 }
 
@@ -290,10 +291,10 @@ void read_nemotron_h(Import& in) {
   in.draft_ffn = in.experts;
   if (in.flag("attention_bias")) in.m.attention_bias = AttentionBias::all;
   in.m.ffn_bias = in.flag("mlp_bias");
-  if (const auto act = in.find("mlp_hidden_act"); act && act->text() == "silu")
+  if (const auto act = in.find("mlp_hidden_act"); act && json_name(*act) == "silu")
     act->fault("mlp_hidden_act: gated networks of Nemotron-H are not modelled");
   if (const auto drafts = in.find("mtp_hybrid_override_pattern");
-      drafts && in.drafts > 0 && drafts->text() != "*E")
+      drafts && json_name(*drafts) != "*E" && in.drafts > 0)
     drafts->fault("mtp_hybrid_override_pattern: only *E (attention, then experts) is modelled");
   // Tokens of a prompt that the scan takes at once: [G9] takes 128, as the published models say.
   if (const auto chunk = in.find_number("chunk_size", limits::kContext); chunk && *chunk != 128)

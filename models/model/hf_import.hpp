@@ -13,10 +13,15 @@
 #include <string_view>
 #include <vector>
 
+#include "models/model/json_name.hpp"
 #include "models/model/model.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline::hf {
+
+/// What a key that is refused where it is set holds where it is not, beside null: false, 0, "", [] or {}. A
+/// value of another type is a fault, too.
+enum class Nothing : std::uint8_t { flag, number, text, list, map };
 
 /// One import: where the language model is described (the whole text, or its text_config), the model in the
 /// making, and which keys were understood.
@@ -39,7 +44,8 @@ struct Import {
   std::optional<Attention> draft_attention = {};  // else that of the last layer
   std::optional<FeedForward> draft_ffn = {};
 
-  std::set<std::string, std::less<>> understood = {};
+  std::set<std::string, std::less<>> understood = {};  // keys whose values are read
+  std::set<std::string, std::less<>> ignored = {};     // and those that may be anything
   std::vector<std::string> other = {};  // keys inside of values that nothing reads, "linear_attn_config.x"
   std::vector<std::function<void()>> rules = {};  // between fields; run when every field is sound
 
@@ -83,20 +89,19 @@ struct Import {
   void only(const Reader& map, std::initializer_list<std::string_view> known);
   /// Whether embedding and head are one table: a wrapper may say so for its language model.
   bool tied(bool when_missing = false) {
-    if (wrapped && !find("tie_word_embeddings")) {
-      const auto at = file.find("tie_word_embeddings");
-      return at && !at->is_null() ? at->boolean() : when_missing;
-    }
-    return flag("tie_word_embeddings", when_missing);
+    const auto outer = wrapped ? file.find("tie_word_embeddings") : std::nullopt;
+    const bool otherwise = outer && !outer->is_null() ? outer->boolean() : when_missing;
+    return flag("tie_word_embeddings", otherwise);
   }
   /// Keys that change neither a shape nor a count in this family.
-  void ignore(std::initializer_list<std::string_view> keys) { understood.insert(keys.begin(), keys.end()); }
+  void ignore(std::initializer_list<std::string_view> keys) { ignored.insert(keys.begin(), keys.end()); }
+  bool knows(std::string_view key) const { return understood.contains(key) || ignored.contains(key); }
   bool flag(std::string_view key, bool when_missing = false) {
     const auto at = find(key);
     return at ? at->boolean() : when_missing;
   }
-  /// A fault if `key` is set to anything but null, false, 0 or an empty list.
-  void refuse(std::string_view key, std::string_view why);
+  /// A fault if `key` is set to anything but null and the nothing of its type.
+  void refuse(std::string_view key, std::string_view why, Nothing nothing);
 };
 
 /// num_hidden_layers, hidden_size, vocab_size and num_attention_heads.
@@ -159,9 +164,13 @@ bool neutral(std::string_view key);
 /// Whether a wrapper's `key` is of images and sound alone, or read elsewhere.
 bool of_media(std::string_view key);
 
-/// Refused when set to anything but null, false, 0 or an empty list, unless the family reads it.
+/// Keys whose values are objects wherever they stand, read or not.
+std::span<const std::string_view> objects();
+
+/// Refused when set to anything but null and the nothing of its type, unless the family reads it.
 struct Refusal {
   const char* key;
+  Nothing nothing;
   const char* why;
 };
 std::span<const Refusal> refusals();

@@ -93,26 +93,33 @@ constexpr std::array kBoilerplate = {
     "use_bfloat16",
 };
 
-// Refused when set to anything but null, false, 0 or an empty list, unless the family reads it.
+// Refused when set to anything but null and the nothing of its type, unless the family reads it.
 constexpr std::array kRefused = {
-    Refusal{"attention_chunk_size", "this model_type has no chunked attention"},
-    Refusal{"add_cross_attention", "cross attention is not modelled"},
-    Refusal{"audio_config", "only text models are modelled"},
-    Refusal{"cross_attention_layers", "cross attention is not modelled"},
-    Refusal{"compress_ratios", "this model_type has no compressed attention"},
-    Refusal{"full_attention_interval", "this model_type has no linear attention"},
-    Refusal{"hybrid_override_pattern", "this model_type has attention and a network in every layer"},
-    Refusal{"index_topk", "this model_type has no sparse attention"},
-    Refusal{"is_encoder_decoder", "only decoders are modelled"},
-    Refusal{"linear_attn_config", "this model_type has no linear attention"},
-    Refusal{"moe_latent_size", "this model_type has no experts on latents"},
-    Refusal{"num_kv_shared_layers", "layers that share a KV cache are not modelled"},
-    Refusal{"routed_expert_hidden_size", "this model_type has no experts on latents"},
-    Refusal{"sparse_attention_config", "this model_type has no sparse attention"},
-    Refusal{"text_config",
+    Refusal{"attention_chunk_size", Nothing::number, "this model_type has no chunked attention"},
+    Refusal{"add_cross_attention", Nothing::flag, "cross attention is not modelled"},
+    Refusal{"audio_config", Nothing::map, "only text models are modelled"},
+    Refusal{"cross_attention_layers", Nothing::list, "cross attention is not modelled"},
+    Refusal{"compress_ratios", Nothing::list, "this model_type has no compressed attention"},
+    Refusal{"full_attention_interval", Nothing::number, "this model_type has no linear attention"},
+    Refusal{"hybrid_override_pattern", Nothing::text,
+            "this model_type has attention and a network in every layer"},
+    Refusal{"index_topk", Nothing::number, "this model_type has no sparse attention"},
+    Refusal{"is_encoder_decoder", Nothing::flag, "only decoders are modelled"},
+    Refusal{"linear_attn_config", Nothing::map, "this model_type has no linear attention"},
+    Refusal{"moe_latent_size", Nothing::number, "this model_type has no experts on latents"},
+    Refusal{"num_kv_shared_layers", Nothing::number, "layers that share a KV cache are not modelled"},
+    Refusal{"routed_expert_hidden_size", Nothing::number, "this model_type has no experts on latents"},
+    Refusal{"sparse_attention_config", Nothing::map, "this model_type has no sparse attention"},
+    Refusal{"text_config", Nothing::map,
             "only text models are modelled; give the inner configuration as a file of its own"},
-    Refusal{"thinker_config", "only text models are modelled"},
-    Refusal{"vision_config", "only text models are modelled"},
+    Refusal{"thinker_config", Nothing::map, "only text models are modelled"},
+    Refusal{"vision_config", Nothing::map, "only text models are modelled"},
+};
+
+// Of a part of the model, of its checkpoint or of positions.
+constexpr std::array<std::string_view, 7> kObjects = {
+    "audio_config", "compression_config", "quantization_config", "rope_parameters",
+    "rope_scaling", "text_config",        "vision_config",
 };
 
 // Keys of a wrapper that are of images and sound alone, or read elsewhere.
@@ -157,6 +164,8 @@ bool within(const Keys& keys, std::string_view key) {
 bool neutral(std::string_view key) { return within(kNeutral, key) || within(kBoilerplate, key); }
 
 bool of_media(std::string_view key) { return within(kOfMedia, key); }
+
+std::span<const std::string_view> objects() { return kObjects; }
 
 std::span<const Refusal> refusals() { return kRefused; }
 

@@ -107,6 +107,24 @@ Attention step_window(Import& in, const Attention& full) {
   return local;
 }
 
+/// The text of moe_layers_enum, which may be one number: in quotes, as only its place in the file tells.
+std::string layers_text(const Reader& at) {
+  const std::string text = at.text();
+  if (!at.is_scalar() || !literal(text)) return text;
+  const Location where = at.location();
+  std::size_t byte = 0;
+  for (int i = where.source_column; i < where.column; ++i) {
+    const auto continues = [&] {
+      return (static_cast<unsigned char>(where.source_line[byte]) & 0xc0) == 0x80;
+    };
+    do ++byte;
+    while (byte < where.source_line.size() && continues());
+  }
+  if (byte < where.source_line.size() && where.source_line[byte] == '"') return text;
+  at.fault(at.path() + ": expected a text in quotes or a sequence, found " + text.substr(0, 40));
+  return {};
+}
+
 /// moe_layers_enum, "3,4,5" or a list; else all layers behind first_k_dense_replace. Whether drafts have
 /// experts: those of the list beyond all layers.
 bool read_step_experts(Import& in) {
@@ -121,7 +139,7 @@ bool read_step_experts(Import& in) {
     for (const Reader& item : listed->items())
       layers.push_back(static_cast<int>(item.integer(0, in.layers + in.drafts - 1)));
   } else {
-    std::istringstream text(listed->text());
+    std::istringstream text(layers_text(*listed));
     for (std::string one; std::getline(text, one, ',');) {
       const bool number =
           !one.empty() && one.size() < 6 && one.find_first_not_of("0123456789") == std::string::npos;
@@ -191,6 +209,13 @@ void check_mimo_types(Import& in) {
   }
 }
 
+/// "vision" (tokens of an image see each other), or a flag.
+void check_directions(Import& in) {
+  const auto at = in.find("use_bidirectional_attention");
+  if (!at || (at->is_scalar() && at->text() == "vision")) return;
+  if (at->boolean()) at->fault("use_bidirectional_attention: only causal attention is modelled");
+}
+
 }  // namespace
 
 void read_gpt_oss(Import& in) {
@@ -208,7 +233,7 @@ void read_gpt_oss(Import& in) {
   in.experts.inner = in.need_number("intermediate_size", limits::kWidth);
   in.experts.router_bias = true;  // as those of the experts, fixed in the model's code
   m.ffn_bias = true;
-  for (const char* key : {"swiglu_limit", "swiglu_alpha", "initial_context_length"}) in.find(key);
+  in.ignore({"swiglu_limit", "swiglu_alpha", "initial_context_length"});
   in.note("not modelled: gate and up projections are clamped (swiglu_limit)");
   m.tied_embeddings = in.tied();
 }
@@ -224,16 +249,15 @@ void read_gemma3(Import& in) {
   in.attention.head_dim = in.find_number("head_dim", limits::kWidth).value_or(256);
   const auto context = in.find("max_position_embeddings");
   m.max_context = context ? context->integer(1, limits::kContext) : 131072;
-  in.refuse("use_bidirectional_attention", "only causal attention is modelled");
+  in.refuse("use_bidirectional_attention", "only causal attention is modelled", Nothing::flag);
   bias_on_request(in, false);
   m.qk_norm = true;
   m.sandwich_norms = true;
   const auto saved = in.find_number("_sliding_window_pattern", limits::kLayers);
   const int pattern = in.find_number("sliding_window_pattern", limits::kLayers).value_or(saved.value_or(6));
   set_local(in, sliding_layers(in, [pattern](int i) { return (i + 1) % pattern != 0; }), window(in, 4096));
-  for (const char* key : {"query_pre_attn_scalar", "rope_local_base_freq", "cache_implementation",
-                          "hidden_activation", "attn_logit_softcapping", "final_logit_softcapping"})
-    in.find(key);  // elementwise, or of positions
+  in.ignore({"query_pre_attn_scalar", "rope_local_base_freq", "cache_implementation", "hidden_activation",
+             "attn_logit_softcapping", "final_logit_softcapping"});  // elementwise, or of positions
   m.tied_embeddings = in.tied(true);
 }
 
@@ -264,15 +288,14 @@ void read_gemma4(Import& in) {
   m.qk_norm = true;
   m.sandwich_norms = true;
   bias_on_request(in, false);
-  in.refuse("hidden_size_per_layer_input", "embeddings of each layer are not modelled");
+  in.refuse("hidden_size_per_layer_input", "embeddings of each layer are not modelled", Nothing::number);
   if (in.flag("enable_moe_block")) read_gemma4_experts(in);
-  in.refuse("per_layer_config", "widths of single layers are not modelled");
-  const auto both_ways = in.find("use_bidirectional_attention");
-  if (both_ways && both_ways->text() != "vision" && both_ways->text() != "false")
-    both_ways->fault("use_bidirectional_attention: only causal attention is modelled");
-  in.ignore({"vocab_size_per_layer_input", "use_double_wide_mlp", "top_k_experts", "expert_intermediate_size",
-             "moe_intermediate_size", "num_experts", "hidden_activation",
-             "final_logit_softcapping"});  // of what is refused above, or elementwise
+  in.refuse("per_layer_config", "widths of single layers are not modelled", Nothing::map);
+  check_directions(in);
+  for (const char* key : {"num_experts", "top_k_experts", "moe_intermediate_size"})
+    in.find_number(key, limits::kWidth, 0);  // of no layer without enable_moe_block
+  in.ignore({"vocab_size_per_layer_input", "use_double_wide_mlp", "expert_intermediate_size",
+             "hidden_activation", "final_logit_softcapping"});  // of what is refused above, or elementwise
 }
 
 void read_llama4(Import& in) {
@@ -291,8 +314,8 @@ void read_llama4(Import& in) {
   in.experts.inner = in.need_number("intermediate_size", limits::kWidth);
   if (in.flag("use_qk_norm", true))
     in.note("not modelled: queries and keys of chunked layers are normalised, without weights");
-  for (const char* key : {"attn_temperature_tuning", "floor_scale", "attn_scale", "for_llm_compressor"})
-    in.find(key);  // of positions, or of tools
+  in.ignore({"attn_temperature_tuning", "floor_scale", "attn_scale",
+             "for_llm_compressor"});  // of positions, or of tools
   m.tied_embeddings = in.tied();
 }
 
@@ -329,9 +352,9 @@ void read_mimo_v2(Import& in) {
   read_deepseek_routing(in);
   bias_on_request(in, false);
   // The file's chunk is no mask (vLLM mimo_v2.py reads windows alone); the others scale, or are of positions.
-  for (const char* key : {"attention_chunk_size", "attention_value_scale", "layernorm_epsilon",
-                          "partial_rotary_factor", "swa_rope_theta", "hybrid_block_size"})
-    in.find(key);
+  in.find_number("attention_chunk_size", limits::kContext, 0);
+  in.ignore({"attention_value_scale", "layernorm_epsilon", "partial_rotary_factor", "swa_rope_theta",
+             "hybrid_block_size"});
   m.tied_embeddings = in.tied();
 }
 
@@ -348,14 +371,15 @@ void read_step(Import& in) {
   const bool routed_drafts = read_step_experts(in);
   read_dense_inner(in);
   read_experts(in, {.older = "moe_num_experts", .older_per_token = "moe_top_k"});
+  for (const char* key : {"share_expert_dim", "share_expert_dims"}) in.find_number(key, limits::kWidth, 0);
   read_shared(in, in.root.has("share_expert_dims") ? "share_expert_dims" : "share_expert_dim", 1);
   in.find_number("n_shared_experts", limits::kExperts, 0);
   in.experts.router_bias = in.flag("use_moe_router_bias");
   set_step_drafts(in, routed_drafts);
   in.m.qk_norm = in.flag("use_qk_norm", true);
-  in.ignore({"moe_router_scaling_factor", "share_expert_dim", "partial_rotary_factors", "swiglu_limits",
-             "swiglu_limits_shared", "need_fp32_gate", "norm_expert_weight", "use_moe", "moe_every_n_layer",
-             "moe_router_activation", "max_seq_len", "sink", "use_rope_layers", "yarn_only_types"});
+  in.ignore({"moe_router_scaling_factor", "partial_rotary_factors", "swiglu_limits", "swiglu_limits_shared",
+             "need_fp32_gate", "norm_expert_weight", "use_moe", "moe_every_n_layer", "moe_router_activation",
+             "max_seq_len", "sink", "use_rope_layers", "yarn_only_types"});
   in.m.tied_embeddings = in.tied();
 }
 

@@ -35,7 +35,7 @@ SparseIndex read_index(Import& in) {
 void check_choices(Import& in, const std::vector<bool>& shared, const std::function<bool(int)>& by_step) {
   const auto pattern = in.find("index_topk_pattern");
   const auto frequency = in.find("index_topk_freq");
-  const std::string text = pattern ? pattern->text() : "";
+  const std::string text = pattern ? json_name(*pattern) : "";
   for (int i = 0; i < in.layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
     if (pattern && (at >= text.size() || (text[at] == 'S') != shared[at]))
@@ -62,7 +62,7 @@ std::vector<bool> shared_choices(Import& in) {
     return shared;
   }
   if (pattern) {
-    const std::string text = pattern->text();
+    const std::string text = json_name(*pattern);
     if (static_cast<int>(text.size()) != in.layers || text.find_first_not_of("FS") != std::string::npos)
       pattern->fault(fmt::format("index_topk_pattern: expected {} letters, F or S", in.layers));
     for (int i = 0; i < in.layers; ++i)
@@ -112,12 +112,13 @@ std::vector<int> compress_ratios(Import& in) {
   }
   const auto given = in.numbers_at(*list, 0, limits::kWidth);
   if (!given) return std::vector<int>(in.layers, 0);
-  for (int i = 0; i < in.layers; ++i) {
-    const int ratio = (*given)[i];
+  const std::vector<Reader> items = list->items();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::int64_t ratio = items[i].integer(0, limits::kWidth);
     if (ratio != 0 && ratio != 4 && ratio != 128)
-      list->items()[i].fault(fmt::format("compress_ratios[{}]: expected 0, 4 or 128, found {}", i, ratio));
-    if (!ratios.empty() && ratios[i] != ratio)
-      list->items()[i].fault(fmt::format("compress_ratios[{}] {} contradicts layer_types", i, ratio));
+      items[i].fault(fmt::format("{}: expected 0, 4 or 128, found {}", items[i].path(), ratio));
+    if (i < ratios.size() && ratios[i] != ratio)
+      items[i].fault(fmt::format("{} {} contradicts layer_types", items[i].path(), ratio));
   }
   return *given;
 }
@@ -257,15 +258,15 @@ void read_deepseek_v4(Import& in) {
   }
   in.m.residual.streams = in.find_number("hc_mult", 1024).value_or(4);
   in.m.tied_embeddings = in.tied();
-  in.refuse("attention_bias", "biases of compressed attention are not modelled");
-  in.refuse("mlp_bias", "biases of DeepSeek-V4's experts are not modelled");
-  in.find("intermediate_size");  // another name of moe_intermediate_size
+  in.refuse("attention_bias", "biases of compressed attention are not modelled", Nothing::flag);
+  in.refuse("mlp_bias", "biases of DeepSeek-V4's experts are not modelled", Nothing::flag);
+  in.find_number("intermediate_size", limits::kWidth);  // another name of moe_intermediate_size
   in.find_number("hc_sinkhorn_iters", kMostIterations, 0);
   if (const auto theta = in.find("compress_rope_theta")) theta->number(0, kMostTheta);
   // What vLLM knows (models/deepseek_v4/quant_config.py, _DEEPSEEK_V4_EXPERT_DTYPES); where it says fp4,
   // hf_config.cpp takes the experts out of the blocks of FP8.
   if (const auto type = in.find("expert_dtype")) type->one_of({"fp4", "fp8"});
-  in.ignore({"hc_eps", "swiglu_limit", "partial_rotary_factor", "num_local_experts"});
+  in.ignore({"hc_eps", "swiglu_limit", "partial_rotary_factor"});
 }
 
 void read_minimax_m3(Import& in) {
@@ -278,13 +279,15 @@ void read_minimax_m3(Import& in) {
   const auto own = in.find_number("moe_intermediate_size", limits::kWidth);
   read_experts(
       in, {.experts = "num_local_experts", .inner = own ? "moe_intermediate_size" : "intermediate_size"});
-  in.find("intermediate_size");
+  in.find_number("intermediate_size", limits::kWidth);
   const int shared = in.find_number("n_shared_experts", limits::kExperts, 0).value_or(0);
+  in.find_number("shared_intermediate_size", limits::kWidth, 0);
   if (shared > 0) read_shared(in, "shared_intermediate_size", shared);
   in.experts.router_bias = in.flag("use_routing_bias", true);
   in.m.qk_norm = in.flag("use_qk_norm", true);
   const auto norm = in.find("qk_norm_type");
-  in.m.qk_norm_whole = in.m.qk_norm && norm && norm->one_of({"per_layer", "per_head"}) == 0;
+  const bool whole = norm && norm->one_of({"per_layer", "per_head"}) == 0;
+  in.m.qk_norm_whole = in.m.qk_norm && whole;
   if (in.flag("attention_output_gate")) in.attention.gate = OutputGate::full;
   const auto config = in.find("sparse_attention_config");
   if (!config && in.root.has("sparse_attention_config"))
@@ -305,8 +308,7 @@ void read_minimax_m3(Import& in) {
     }
   }
   note_mtp_modules(in);
-  in.ignore({"swiglu_alpha", "swiglu_limit", "use_gemma_norm", "rotary_dim", "partial_rotary_factor",
-             "shared_intermediate_size"});
+  in.ignore({"swiglu_alpha", "swiglu_limit", "use_gemma_norm", "rotary_dim", "partial_rotary_factor"});
   in.m.tied_embeddings = in.tied();
 }
 

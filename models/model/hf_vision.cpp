@@ -31,7 +31,14 @@ class Keys {
   }
   std::size_t length(const char* key) const {
     const auto found = at_.find(key);
-    return found && found->is_sequence() ? found->items().size() : 0;
+    if (!found || found->is_null()) return 0;
+    const std::vector<Reader> items = found->items();
+    for (const Reader& item : items) item.integer(0, limits::kLayers);
+    return items.size();
+  }
+  bool flag(const char* key, bool when_missing) const {
+    const auto found = at_.find(key);
+    return found && !found->is_null() ? found->boolean() : when_missing;
   }
 
  private:
@@ -105,8 +112,7 @@ void count_moonvit(Import& in, const Reader& vision) {
   const double width = v("vt_hidden_size", 1152), patch = v("patch_size", 14),
                heads = v("qkv_hidden_size", width);
   const double positions = v("init_pos_emb_height", 64) * v("init_pos_emb_width", 64), merged = 4 * width;
-  const auto biased = vision.find("linear_bias");
-  const bool biases = !biased || biased->boolean();
+  const bool biases = v.flag("linear_bias", true);
   count(in, parameters({.depth = v("vt_num_hidden_layers", 27),
                         .width = width,
                         .inner = v("vt_intermediate_size", 4304),

@@ -65,9 +65,10 @@ class Rules {
       require(f == plain, at + "experts", "a dense network has no experts to visit");
       return;
     }
-    require(f.experts <= kMostRouted && f.shared_experts <= kMostRouted, at + "experts",
-            fmt::format("{} routed and {} shared experts; more than {} are refused", f.experts,
-                        f.shared_experts, kMostRouted));
+    require(f.experts <= kMostRouted, at + "experts",
+            fmt::format("{} routed experts; more than {} are refused", f.experts, kMostRouted));
+    require(f.shared_experts <= kMostRouted, at + "shared_experts",
+            fmt::format("{} shared experts; more than {} are refused", f.shared_experts, kMostRouted));
     require(f.experts_per_token >= 1 && f.experts_per_token <= std::min(f.experts, kMostVisited),
             at + "experts_per_token",
             f.experts_per_token > kMostVisited && f.experts_per_token <= f.experts

@@ -339,7 +339,7 @@ TEST(Model, CheckNamesTheFieldOfEachBrokenRule) {
   EXPECT_EQ(fields(m), Names{"ffns[0].experts"});
   m = r1;
   m.ffns[1].shared_experts = limits::kExperts + 1;
-  EXPECT_EQ(fields(m), Names{"ffns[1].experts"});
+  EXPECT_EQ(fields(m), Names{"ffns[1].shared_experts"});
   m = r1;
   m.runs = {{0, 1, 61}};
   EXPECT_EQ(fields(m), Names{"ffns[0]"});  // no layer is dense
