@@ -230,10 +230,12 @@ std::vector<Matrix> matrices_of(const Model& m) {
       names.add_network(m.ffns[static_cast<std::size_t>(run.ffn)]);
     }
   }
-  // DeepSeek and GLM number them after the layers, others below mtp.
+  // DeepSeek to V3.2 and GLM number them after the layers, others below mtp. DeepSeek-V4's are mtp.0 alone: a
+  // rule of its layers.0 is none of theirs (vllm/models/deepseek_v4/nvidia/mtp.py, load_weights).
+  const std::string_view below = m.architecture.starts_with("DeepseekV4") ? "mtp." : kDraftRoots;
   for (int i = 0; m.drafts && i < m.drafts->count; ++i) {
     std::vector<std::string> begins = begins_of(roots, layer + i);
-    for (std::string& begin : begins_of(kDraftRoots, i)) begins.push_back(std::move(begin));
+    for (std::string& begin : begins_of(below, i)) begins.push_back(std::move(begin));
     LayerNames names(m, std::move(begins), true, out);
     names.add_mixer(m.drafts->attention);
     names.add_network(m.drafts->ffn);

@@ -281,6 +281,18 @@ void compare_descriptions(const Checkpoint& own, const Document& beside, Model& 
       "taken, as vLLM and SGLang read it; TensorRT-LLM reads hf_quant_config.json first");
 }
 
+// DeepSeek-V4: experts of 4 bits with a scale of a byte per 32 elements, beside blocks of FP8
+// (inference/model.py); those that a tool has made others of are listed as such.
+void of_four_bits(Checkpoint& c) {
+  const MatrixType blocks(Dtype::fp8_block), stored{Dtype::mxfp4, Dtype::fp8};
+  const MatrixType before = c.experts;
+  if (c.experts == blocks) c.experts = stored;
+  if (c.drafts && c.drafts->experts == blocks) c.drafts->experts = stored;
+  if (c.drafts && before == blocks &&
+      *c.drafts == DraftMatrices{c.attention, c.out_proj, c.dense_ffn, c.experts, c.shared})
+    c.drafts.reset();
+}
+
 Model import(const Document& document, const std::string& name, const std::string& file_name,
              const std::string& as) {
   const Reader file = document.root();
@@ -313,12 +325,8 @@ Model import(const Document& document, const std::string& name, const std::strin
   document.finish();
   const std::optional<Reader> quantized = quantisation_of(in.root, file);
   in.m.checkpoint = quantized ? read_or_unread(*quantized, in.m) : Checkpoint{};
-  // DeepSeek-V4: experts of 4 bits with a scale of a byte per 32 elements, beside blocks of FP8
-  // (inference/model.py).
   const auto expert_type = in.knows("expert_dtype") ? in.find("expert_dtype") : std::nullopt;
-  if (expert_type && expert_type->text() == "fp4" && in.m.checkpoint &&
-      in.m.checkpoint->experts == MatrixType(Dtype::fp8_block))
-    in.m.checkpoint->experts = {Dtype::mxfp4, Dtype::fp8};
+  if (expert_type && expert_type->text() == "fp4" && in.m.checkpoint) of_four_bits(*in.m.checkpoint);
   document.finish();
   note_other_keys(in);
   in.m.source = fmt::format("Hugging Face configuration {} (model_type {})", file_name, family.model_type);
