@@ -30,12 +30,11 @@ void SglangScheduler::decode_all(DecidedStep& step) {
   if (lacks(pages) && staged()) {
     throw EngineStops(
         "SGLang aborts a request: the last one that decodes in a micro-batch has no room for a token, as "
-        "those "
-        "of others have all of the KV cache (raise max_total_tokens or lower max_running_requests)");
+        "those of others have all of the KV cache (raise max_total_tokens or lower max_running_requests)");
   }
   if (lacks(pages)) {
-    throw EngineStops("SGLang ends with an error: no room for the tokens of " +
-                      std::to_string(running_.size()) + " requests that decode beside prompts");
+    throw UserError("SGLang ends with an error: no room for the tokens of " +
+                    std::to_string(running_.size()) + " requests that decode beside prompts");
   }
   take(pages);
   for (const Id id : running_) {

@@ -293,9 +293,11 @@ void SglangScheduler::compute_prompts(const Budget& b) {
   // alloc_paged_token_slots_extend asks for a page more of each.
   evict_for(tokens + (knobs_.page_size > 1 ? b.begun.size() * knobs_.page_size : 0));
   if (lacks(pages)) {
-    throw EngineStops(
+    const std::string what =
         "SGLang ends with an error: no room for " + std::to_string(tokens) +
-        " tokens of prompts that it began (lower chunked_prefill_size or max_running_requests)");
+        " tokens of prompts that it began (lower chunked_prefill_size or max_running_requests)";
+    if (staged()) throw EngineStops(what);
+    throw UserError(what);
   }
   take(pages);
   if (windows_) {

@@ -131,7 +131,8 @@ class SglangScheduler : public Scheduler {
   void forget(Id id) override;
   std::size_t depth() const override { return steps_.most(); }
   std::size_t decided() const override { return steps_.size(); }
-  /// Throws EngineStops where a prompt that was begun finds no page: the engine ends with an error there.
+  /// Throws UserError where a prompt that was begun finds no page: the engine ends with an error there. In
+  /// stages EngineStops, also where the last that decodes in a micro-batch finds none.
   bool schedule() override;
   bool decides_again() const override { return role_ == PairRole::decodes && changed_ && steps_.empty(); }
   const StepBatch& front() const override;

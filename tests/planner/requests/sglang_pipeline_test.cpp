@@ -295,6 +295,43 @@ TEST(SglangPipeline, R37PlaysAreTheEnginesLoop) {
   EXPECT_GT(seen.batches, 10'000U);
 }
 
+// Every token has been computed once, and intervals between them add up to requests' times.
+TEST(SglangPipeline, R37TokensAndTimesAddUp) {
+  std::uint64_t plays = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomStream random(seed, "sums of turns");
+    SglangKnobs knobs = random_stages_of_sglang(random);
+    knobs.max_total_tokens += 4096;  // the engine ends with an error in few loads
+    const StagedTimes times = random_stages(random, knobs.pp_size);
+    const std::vector<TraceRequest> requests = bursts_of_texts(random);
+    SglangScheduler scheduler(knobs);
+    Played p;
+    try {
+      p = play(requests, scheduler, times, true);
+    } catch (const EngineStops&) {
+      continue;
+    }
+    ++plays;
+    std::uint64_t tokens = 0;
+    double intervals = 0, inside = 0;
+    for (const AnsweredRequest& a : p.answers) {
+      tokens += a.answer;
+      intervals += (a.last - a.first).value;
+      inside += (a.last - a.came).value;
+      EXPECT_LE(a.came, a.first);
+    }
+    EXPECT_EQ(p.answers.size(), requests.size());
+    EXPECT_EQ(p.served.answer_tokens, tokens);
+    EXPECT_EQ(p.served.itl.count(), tokens - p.answers.size());
+    EXPECT_NEAR(p.served.itl.mean() * static_cast<double>(p.served.itl.count()), intervals,
+                1e-9 * (1 + intervals));
+    EXPECT_LE(p.served.running, inside * (1 + 1e-9));  // Little's law, as of VllmPipeline
+    EXPECT_LE(p.served.busy, p.served.end);
+  }
+  EXPECT_GT(plays, 80U);
+}
+
 // Each request's tokens are as many steps apart as there are micro-batches at least, as its own is the only
 // one that has it, and all of them are computed once.
 TEST(SglangPipeline, R37NobodyLeavesItsTurn) {

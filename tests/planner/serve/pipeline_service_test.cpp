@@ -217,6 +217,31 @@ TEST(PipelineService, R37RefusesByName) {
       HasSubstr("--knob enable_mixed_chunk=true: SGLang does not start with it where there are stages"));
 }
 
+// One user in each micro-batch: steps of one request go round in the time of a token that the plan has for as
+// many microbatches, but for the prompts of others, one in 128 of its steps. In one micro-batch the same
+// users have a stage for themselves in turn, and a token takes the way of one step through all.
+TEST(PipelineService, R37OneUserAStageIsTheClosedForm) {
+  const Study study = study_of("sglang");
+  for (const char* text : {kTwo, kFour}) {
+    SCOPED_TRACE(text);
+    ServiceQuestion q = question(study, text);
+    q.rate = 0;
+    q.users = q.plan.pp;
+    q.requests = static_cast<std::uint64_t>(40 * q.users);
+    q.knobs = {"pp_max_micro_batch_size=1"};
+    const double apart = mean_of(served(study, q), Latency::tpot);
+    q.knobs = {};
+    const double together = mean_of(served(study, q), Latency::tpot);
+    const PlanStepTimes times(study.study, q.plan, study.sweep().search.all_reduce);
+    StepBatch step;
+    step.decodes = 1;
+    step.cached = step.longest = 2048 + 64;
+    RecordProperty("apart", std::to_string(apart / times.of(step).value - 1));
+    EXPECT_NEAR(apart / times.of(step).value, 1, 0.05);
+    EXPECT_LT(together, 0.9 * apart);
+  }
+}
+
 // Half as many places in each of two micro-batches as run in all, unless somebody says another.
 TEST(PipelineService, R37MicroBatchesAreSaid) {
   const Study study = study_of("sglang");
