@@ -201,8 +201,9 @@ void add_limits(Page& page) {
   add(Limit::nvlink, "bytes through the GPU's NVLink port");
   add(Limit::network, "bytes through the GPU's network port");
   add(Limit::overhead,
-      "launches, latencies of messages, work of the host, and of a measured kernel the time that peak rates "
-      "do not explain");
+      "launches, latencies of messages, work of the host, and of a measured kernel (an index's choice of "
+      "keys "
+      "among them) the time that peak rates do not explain");
   page.limits.push_back({kWaiting, "of a microbatch, for the slowest stage"});
   page.limits.push_back(
       {kOthers, "what steps that compute their prompts, too, take more than those that decode alone"});

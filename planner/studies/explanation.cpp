@@ -83,14 +83,60 @@ Elasticity elasticity_of_fixed_times(const Study& study, const Plan& plan, Elast
   return out;
 }
 
+// Kernels by which an index chooses keys: their scores, and the highest of these (top-k).
+constexpr Part kChoosingPart = Part::attention;
+struct Choosing {
+  Seconds scores, top_k;
+
+  Seconds time() const { return scores + top_k; }
+};
+
+Choosing choosing_of(const Breakdown& b) {
+  return {b.kinds[static_cast<std::size_t>(OpKind::index_logits)],
+          b.kinds[static_cast<std::size_t>(OpKind::top_k)]};
+}
+
+// Of the kernels of a kind that a step has, the part of their time that neither bytes nor arithmetic take.
+double overhead_part(Evaluator& e, OpKind kind) {
+  const Schedule& s = e.schedule();
+  Seconds all, overhead;
+  for (std::size_t op = 0; op < s.ops.size(); ++op) {
+    const auto i = static_cast<OpIndex>(op);
+    if (s.ops[i].kind != kind) continue;
+    const OpCost cost = e.cost().price(s.op_of_class(i, 0));
+    const Seconds alone = e.cost().alone(cost);
+    all += alone;
+    overhead += e.cost().limit(cost) == Limit::overhead ? alone : std::min(cost.latency, alone);
+  }
+  return all > Seconds(0) ? overhead / all : 0;
+}
+
+// What of the choice is overhead, which is that of its part at most.
+Choosing choosing_overhead(const Study& study, const SimulatedPlan& s) {
+  Evaluator e(study.study, study.sweep().search.all_reduce);
+  e.simulate(s.plan);
+  Choosing out = choosing_of(s.breakdown);
+  out.scores = out.scores * overhead_part(e, OpKind::index_logits);
+  out.top_k = out.top_k * overhead_part(e, OpKind::top_k);
+  const Seconds most =
+      s.breakdown
+          .limit_parts[static_cast<std::size_t>(Limit::overhead)][static_cast<std::size_t>(kChoosingPart)];
+  if (out.time() <= most) return out;
+  const double part = most / out.time();
+  return {out.scores * part, out.top_k * part};
+}
+
 using PartTimes = std::array<Seconds, static_cast<std::size_t>(Part::count)>;
 
 // Of each part of the step, what no rate shortens: its answers to the knobs that are times, T(f) = f F + W.
+// Without an index's choice of keys, which is told of by itself.
 PartTimes fixed_times(const Study& study, const Plan& plan) {
   const Study calm = without_throttling(study);
   const auto parts_of = [](const ChangedStudy& s) {
     Evaluator e(s.study.study, s.study.sweep().search.all_reduce);
-    PartTimes out = break_down(e, s.plan).parts;
+    const Breakdown b = break_down(e, s.plan);
+    PartTimes out = b.parts;
+    out[static_cast<std::size_t>(kChoosingPart)] -= choosing_of(b).time();
     for (Seconds& time : out) time = time * s.times;
     return out;
   };
@@ -213,6 +259,19 @@ Bottleneck unexplained(const PartTimes& parts, Seconds whole, const char* of) {
   return out;
 }
 
+// An index's choice of keys beyond its bytes and arithmetic: passes over the scores, which are no launch, and
+// which tables have of the whole block alone.
+Bottleneck choosing(const Choosing& choice, Seconds whole, const char* of) {
+  PartTimes parts{};
+  parts[static_cast<std::size_t>(kChoosingPart)] = choice.time();
+  Bottleneck out = taken_by(parts, whole, "choosing keys");
+  out.text = fmt::format(
+      "Choosing keys by an index takes {:.0f} % of {} beyond its bytes and arithmetic at peak rates (scores "
+      "{:.0f} %, top-k {:.0f} %); it is in the changes of kernels' fixed times and of rates.",
+      100 * out.share, of, 100 * (choice.scores / whole), 100 * (choice.top_k / whole));
+  return out;
+}
+
 // Times that no resource bounds.
 void add_others(const SimulatedPlan& s, const char* of, std::vector<Bottleneck>& out) {
   const Breakdown& b = s.breakdown;
@@ -269,6 +328,7 @@ std::vector<Bottleneck> bottlenecks_of(const Study& study, const SimulatedPlan& 
   std::vector<Bottleneck> out;
   const Breakdown& whole = s.breakdown;
   const PartTimes fixed = fixed_times(study, s.plan);
+  const Choosing choice = choosing_overhead(study, s);
   const auto add = [&](Bottleneck b) {
     if (b.share >= kLeastShare) out.push_back(std::move(b));
   };
@@ -276,12 +336,14 @@ std::vector<Bottleneck> bottlenecks_of(const Study& study, const SimulatedPlan& 
     const auto limit = static_cast<Limit>(l);
     PartTimes parts = whole.limit_parts[l], rest{};
     for (std::size_t p = 0; limit == Limit::overhead && p < parts.size(); ++p) {
-      const Seconds all = parts[p];
+      const bool chooses = static_cast<Part>(p) == kChoosingPart;
+      const Seconds all = std::max(Seconds(0), parts[p] - (chooses ? choice.time() : Seconds(0)));
       parts[p] = std::clamp(fixed[p], Seconds(0), all);
       rest[p] = all - parts[p];
     }
     add(bottleneck(limit, parts, whole.time, elasticities, of));
     if (limit == Limit::overhead) add(unexplained(rest, whole.time, of));
+    if (limit == Limit::overhead) add(choosing(choice, whole.time, of));
   }
   std::stable_sort(out.begin(), out.end(),
                    [](const Bottleneck& x, const Bottleneck& y) { return x.time > y.time; });

@@ -195,6 +195,30 @@ TEST(Explanation, P24OverheadIsFixedTimesAndWhatPeakRatesDoNotExplain) {
   EXPECT_NEAR((fixed->time + rest->time) / overhead, 1, 1e-9);
 }
 
+// What neither bytes nor arithmetic explain of an index's kernels stands by itself, and nowhere else.
+TEST(Explanation, P24ChoosingKeysIsNoLaunch) {
+  const Study s =
+      parse_scenario("q.yaml",
+                     "name: q\nsystem: h200-hgx\nmodels: [deepseek-v3.2]\ncontext: 128Ki tokens\n"
+                     "kernels: {framework: sglang}\nstrategies: [tensor]\ngpus: [8]\nbatch: [1]\n",
+                     shipped_catalogs())
+          .studies[0];
+  Evaluator e(s.study);
+  const SimulatedPlan simulated = simulate_plan(s, e, plan("tensor:tpa=8,tpf=8,batch=1"));
+  const auto all = bottlenecks_of(s, simulated, {});
+  Seconds overhead, told;
+  for (const Seconds t : simulated.breakdown.limit_parts[static_cast<std::size_t>(Limit::overhead)])
+    overhead += t;
+  for (const char* name : {"overhead", "beyond peak rates", "choosing keys"})
+    told += named(all, name) == nullptr ? Seconds(0) : named(all, name)->time;
+  EXPECT_NEAR(told / overhead, 1, 0.05);  // but for shares too small to be told of
+  const Bottleneck* const choice = named(all, "choosing keys");
+  ASSERT_NE(choice, nullptr);
+  EXPECT_THAT(choice->text, HasSubstr("Choosing keys by an index takes"));
+  const auto& kinds = simulated.breakdown.kinds;
+  EXPECT_GT(choice->time, kinds[static_cast<std::size_t>(OpKind::top_k)] * 0.8);  // hardly any bytes
+}
+
 TEST(Explanation, WhatCanBeChangedIsInTheGlossary) {
   std::ifstream in(source_path("reports/glossary.md"));
   const std::string text{std::istreambuf_iterator<char>(in), {}};
