@@ -153,7 +153,7 @@ TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode,
   from.batch = to.batch = 1;
   const long long most = std::max(64LL, prompt), half = most / 2;
   TransferRates out;
-  struct Parts {
+  struct Halves {
     Seconds submission, bytes;
   };
   const auto parts_of = [&](long long tokens) {
@@ -162,9 +162,9 @@ TransferRates handoff_rates(const PairServer& prefill, const PairServer& decode,
                              : HandoffTimes(source, from.gpus(), target, to.gpus(), tokens);
     out.receiver_submits = times.receiver_submits();
     const Seconds bytes = times.of_bytes(from, to);
-    return Parts{std::max(Seconds(0), times.of(from, to) - bytes), bytes};
+    return Halves{std::max(Seconds(0), times.of(from, to) - bytes), bytes};
   };
-  const Parts whole = parts_of(most), part = parts_of(half);
+  const Halves whole = parts_of(most), part = parts_of(half);
   const auto line = [&](Seconds far, Seconds near, Seconds& fixed, Seconds& token) {
     token = std::max(Seconds(0), (far - near) * (1.0 / static_cast<double>(most - half)));
     fixed = std::max(Seconds(0), far - token * static_cast<double>(most));
