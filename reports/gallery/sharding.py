@@ -23,7 +23,9 @@ FP8 = "{weights: fp8_block, kv: fp8, math: fp8, activations: bf16, dispatch: fp8
 NVFP4 = "{weights: %s, kv: %s, math: %s, ffn_weights: fp4, ffn_math: fp4, activations: bf16, dispatch: bf16}"
 # Title, what TP cannot share out of a layer's cache, kernels, and types on either system. Kernels are SGLang's
 # where its tables alone reach a million tokens (sparse attention), else TensorRT-LLM's. Types are those of the
-# makers' checkpoints; on Blackwell experts in NVFP4 where no maker's checkpoint has a four-bit type of its own.
+# makers' checkpoints; on Blackwell experts in NVFP4 where no maker's checkpoint has a four-bit type of its own. A cache
+# has one type on both: kernels of latent attention are measured with BF16 and FP8 on either, so that the system is no
+# reason to differ.
 MODELS = {
     "deepseek-r1": ("DeepSeek-R1", "latents (MLA)", "trtllm", FP8, NVFP4 % ("bf16", "fp8", "bf16")),
     "deepseek-v3.2": ("DeepSeek-V3.2", "index of 61 layers", "sglang", FP8, NVFP4 % ("bf16", "fp8", "bf16")),
@@ -37,7 +39,7 @@ MODELS = {
     "kimi-k3": (
         "Kimi-K3", "latents of 24 layers; 69 have states", "trtllm",
         "{weights: bf16, kv: bf16, math: bf16, expert_weights: mxfp4, expert_math: bf16, " + BF16 + "}",
-        "{weights: bf16, kv: fp8, math: bf16, expert_weights: mxfp4, expert_math: fp8, " + BF16 + "}"),
+        "{weights: bf16, kv: bf16, math: bf16, expert_weights: mxfp4, expert_math: fp8, " + BF16 + "}"),
     "minimax-m3": (
         "MiniMax-M3", "index of 57 layers, beyond 4 KV heads all", "sglang",
         "{weights: bf16, kv: bf16, math: bf16, " + BF16 + "}", NVFP4 % ("bf16", "bf16", "bf16")),
@@ -49,6 +51,8 @@ MODELS = {
         "{weights: bf16, kv: bf16, math: bf16, expert_weights: mxfp4, expert_math: bf16, " + BF16 + "}",
         "{weights: bf16, kv: bf16, math: bf16, expert_weights: mxfp4, expert_math: fp8, " + BF16 + "}"),
 }
+for _title, *_, _h200, _gb200 in MODELS.values():
+    assert len({types.split("kv: ")[1].split(",")[0] for types in (_h200, _gb200)}) == 1, f"{_title}: one type of cache"
 # What op kinds of a step are of, in the order of the page.
 WHAT = {
     "cache": {"attend_decode", "attend_sparse"},
