@@ -136,6 +136,17 @@ class CalibratedCost {
   std::optional<FittedPrice> indexed(const PricedOp& op);
   std::optional<FittedPrice> indexed_alike(const PricedOp& op);  // requests of one length
   double arithmetic_beside(const PricedOp& op, double others) const;
+  // Beside a block of V4's: the kernel that scores its rows, timed alone.
+  struct ScoreUse {
+    const KernelFit* block = nullptr;
+    double most_tokens = 1;  // of all requests, that the block was measured with
+    Use use;
+  };
+  static double most_tokens_of(const Use& block);
+  const ScoreUse& score_use(const Use& block);
+  double scores_alone(const Use& u, double requests, double rows, double tokens, double bytes) const;
+  // Of a step that decodes, of the block's fit: x as of it.
+  double decoding_scores(const Use& block, const IndexLogitsShape& s, std::span<const double> x);
   // Kernels of linear attention, found when first asked for.
   struct RecurrentUse {
     StateDecay decay = StateDecay::per_head;
@@ -170,6 +181,7 @@ class CalibratedCost {
   ByDtype mla_decode_, mla_absorbed_;  // one query row of a request; prompts
   std::vector<Use> engine_all_reduce_;
   std::vector<IndexedUse> indexed_;
+  std::vector<ScoreUse> scores_;
   std::vector<RecurrentUse> recurrent_;
   std::array<std::vector<Use>, 2> mixed_;  // hyper-connections behind a sublayer, and before it
   Use all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;

@@ -313,7 +313,10 @@ std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
   u->fit->form->coordinates(x, u->context, where);
   const std::span<const double> axes = std::span(where).first(u->fit->form->axes.size());
   const double correction = std::exp(u->correction.at(axes));
-  double seconds = of_shape(op, [&](const auto& s) { return part_of(s, parts); }) * correction;
+  const double part = of_shape(op, [&](const auto& s) { return part_of(s, parts); }) * correction;
+  double seconds = part;
+  if (op.kind == OpKind::index_logits && block.ratio > 0 && !block.prompts)
+    seconds = pricing_ == Pricing::floor ? 0 : decoding_scores(*u, shape<IndexLogitsShape>(op), x);
   // Never less than a launch, which is all that a floor counts: what products take beside it need not rise.
   if (op.kind == OpKind::module_rest)
     seconds = pricing_ == Pricing::floor
@@ -322,7 +325,7 @@ std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
   else
     seconds =
         std::max({seconds, kv_bytes(op).value / (u->context.bandwidth),
-                  arithmetic_beside(op, (parts.index + parts.top_k + parts.attend) * correction - seconds)});
+                  arithmetic_beside(op, (parts.index + parts.top_k + parts.attend) * correction - part)});
   FittedPrice p = at_place(Seconds(seconds), *u, u->fit->outside(axes), axes);
   // The block was measured whole: its parts follow from how they grow.
   p.basis = worse(p.basis, Basis::fitted);
