@@ -194,17 +194,17 @@ class PlainSglangPipeline {
       if (!e.k_.disable_radix_cache) found = e.tree_.match(e.text(*r, r->fill - 1));
       const auto prefix = static_cast<std::uint32_t>(found.pages * e.k_.page_size);
       const std::uint32_t rest = r->fill - prefix, paged = e.ceil(rest) * e.k_.page_size;
-      const bool chunks = e.k_.chunked_prefill_size > 0;
+      const bool in_parts = e.k_.chunked_prefill_size > 0;
       const double asks = rest + e.clip(r->seen.answer - r->output) + e.k_.page_size;
       if (asks >= rem_total()) return kNoToken;
-      if (!chunks && !run.empty() && paged >= input) return kOther;
+      if (!in_parts && !run.empty() && paged >= input) return kOther;
       e.tree_.lock(found.node);
       if (asks >= rem_total()) {
         e.tree_.unlock(found.node);
         return kNoToken;
       }
       std::uint32_t tokens = rest;
-      if (chunks && paged > chunk) {
+      if (in_parts && paged > chunk) {
         tokens =
             static_cast<std::uint32_t>(std::max<std::int64_t>(chunk, 0) / e.k_.page_size * e.k_.page_size);
         if (tokens == 0) {
@@ -221,7 +221,7 @@ class PlainSglangPipeline {
       charge(tokens, cut == r ? 0 : e.clip(r->seen.answer));
       const auto left = static_cast<std::int64_t>(e.available() * e.k_.page_size) - current;
       if (rem_total() <= 0 || left <= 0) return kNoToken;
-      return input <= 0 || (chunks && chunk <= 0) ? kOther : kContinue;
+      return input <= 0 || (in_parts && chunk <= 0) ? kOther : kContinue;
     }
     PlainSglangPipeline& e;
     double total = 0;
