@@ -92,7 +92,7 @@ TEST(IndexScores, H73KeysOfEveryRequestAreRead) {
 TEST(IndexScores, H73RiseWithAllThatTheyRead) {
   std::mt19937_64 random(1);
   for (const char* framework : {"sglang", "vllm", "trtllm"}) {
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 20; ++i) {
       const int requests = 1 << random() % 6, drafts = static_cast<int>(random() % 5);
       const long long context = 4096LL << random() % 9;
       SCOPED_TRACE(::testing::Message() << framework << " " << requests << " " << drafts << " " << context);
