@@ -37,15 +37,13 @@ const CalibratedCost::ScoreUse& CalibratedCost::score_use(const Use& block) {
   const auto found =
       std::find_if(scores_.begin(), scores_.end(), [&](const ScoreUse& s) { return s.block == block.fit; });
   if (found != scores_.end()) return *found;
-  const auto own = [&](const KernelFit& f) {
-    return f.framework.empty() || f.framework == system_->kernels.framework;
-  };
-  std::vector<Use> all = uses("sparse_kernel", {"v4_index_logits", block.fit->words[0], "*"}, own);
+  const auto same = [&](const KernelFit& f) { return f.framework == block.fit->framework; };
+  std::vector<Use> all = uses("sparse_kernel", {"v4_index_logits", block.fit->words[0], "*"}, same);
   return scores_.emplace_back(
       ScoreUse{block.fit, most_tokens_of(block), all.empty() ? Use{} : std::move(all.front())});
 }
 
-// A kernel of the question's own framework that was timed alone [H68]; where none was, keys of so many bytes
+// A kernel of the block's framework that was timed alone [H68]; where none was, keys of so many bytes
 // a request at the memory's rate.
 double CalibratedCost::scores_alone(const Use& u, double requests, double rows, double tokens,
                                     double bytes) const {

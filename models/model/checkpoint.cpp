@@ -19,6 +19,10 @@ using checkpoint::Patterns;
 using checkpoint::set;
 using checkpoint::TypeRules;
 
+DraftMatrices drafts_as_model(const Checkpoint& c) {
+  return {c.attention, c.out_proj, c.dense_ffn, c.experts, c.shared};
+}
+
 namespace {
 
 // Counts the matrices of a class by type; the order is that of the first layers, for equal files equal.
@@ -76,7 +80,7 @@ void note_latents(const Votes& votes, const Checkpoint& c, std::vector<std::stri
 /// Nothing where they are as the model's own.
 std::optional<DraftMatrices> drafts_of(PartVotes& votes, const Checkpoint& c,
                                        std::vector<std::string>& notes) {
-  const DraftMatrices own{c.attention, c.out_proj, c.dense_ffn, c.experts, c.shared};
+  const DraftMatrices own = drafts_as_model(c);
   DraftMatrices out = own;
   const auto choose = [&](MatrixPart part, const char* what, MatrixType& to) {
     if (!of(votes, part).empty()) to = most(of(votes, part), what, notes);

@@ -49,6 +49,9 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
+/// Modules that draft in the types of the model's own matrices, which Checkpoint::drafts leaves unsaid.
+DraftMatrices drafts_as_model(const Checkpoint& c);
+
 /// `quantization_config` of a config.json, or the root of a hf_quant_config.json: methods fp8, fbgemm_fp8,
 /// mxfp4, gptq, awq, compressed-tensors and modelopt. Nothing where the method is not read, of which a note
 /// says so and which, or `unread`, where it is given, which ("the method bitsandbytes"); notes also say where

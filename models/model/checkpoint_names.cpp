@@ -17,6 +17,9 @@ namespace shardline::checkpoint {
 
 namespace {
 
+constexpr std::string_view kDraftRoots =
+    "mtp.layers. mtp. model.mtp.layers. model.mtp_layers. model.language_model.mtp.layers.";
+
 // Matrices are apart by a space, the names of one by '|'. Names are those of the modules in a family's
 // checkpoints, as engines' loaders expect them (load_weights of vllm-project/vllm 68afd7889723,
 // model_executor/models), then those of engines that fuse some (packed_modules_mapping and
@@ -29,6 +32,7 @@ struct FamilyNames {
   std::string_view dense;  // gate, up, down; of a plain network without the gate
   std::string_view experts;
   std::string_view shared;
+  std::string_view draft_roots = kDraftRoots;  // of modules that draft, where layers' numbers do not go on
 };
 
 constexpr std::string_view kRoots =
@@ -93,7 +97,10 @@ constexpr std::array kFamilies{
                 "ffn.shared_experts.gate_up_proj "
                 "mlp.shared_experts.up_proj|mlp.shared_experts.gate_up_proj|ffn.shared_experts.w3|"
                 "ffn.shared_experts.gate_up_proj "
-                "mlp.shared_experts.down_proj|ffn.shared_experts.w2|ffn.shared_experts.down_proj"},
+                "mlp.shared_experts.down_proj|ffn.shared_experts.w2|ffn.shared_experts.down_proj",
+                // V4's are mtp.0: a rule of layers.0 is none of theirs (vllm/models/deepseek_v4/nvidia/mtp.py
+                // 0050eb86aeec, load_weights), V3's are numbered after the layers.
+                "mtp."},
     FamilyNames{"Step3p", kRoots, kGqa, kOut, kMlp,
                 "moe.gate_proj|moe.experts moe.up_proj|moe.experts moe.down_proj|moe.experts",
                 "share_expert.gate_proj|share_expert.gate_up_proj "
@@ -121,8 +128,6 @@ constexpr std::string_view kIndex =
 constexpr std::string_view kLatents =
     "mixer.fc1_latent_proj|mlp.fc1_latent_proj|block_sparse_moe.fc1_latent_proj "
     "mixer.fc2_latent_proj|mlp.fc2_latent_proj|block_sparse_moe.fc2_latent_proj";
-constexpr std::string_view kDraftRoots =
-    "mtp.layers. mtp. model.mtp.layers. model.mtp_layers. model.language_model.mtp.layers.";
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> out;
@@ -230,12 +235,10 @@ std::vector<Matrix> matrices_of(const Model& m) {
       names.add_network(m.ffns[static_cast<std::size_t>(run.ffn)]);
     }
   }
-  // DeepSeek to V3.2 and GLM number them after the layers, others below mtp. DeepSeek-V4's are mtp.0 alone: a
-  // rule of its layers.0 is none of theirs (vllm/models/deepseek_v4/nvidia/mtp.py, load_weights).
-  const std::string_view below = m.architecture.starts_with("DeepseekV4") ? "mtp." : kDraftRoots;
+  // DeepSeek to V3.2 and GLM number them after the layers, others below mtp.
   for (int i = 0; m.drafts && i < m.drafts->count; ++i) {
     std::vector<std::string> begins = begins_of(roots, layer + i);
-    for (std::string& begin : begins_of(below, i)) begins.push_back(std::move(begin));
+    for (std::string& begin : begins_of(family_of(m).draft_roots, i)) begins.push_back(std::move(begin));
     LayerNames names(m, std::move(begins), true, out);
     names.add_mixer(m.drafts->attention);
     names.add_network(m.drafts->ffn);

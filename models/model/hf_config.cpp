@@ -285,12 +285,9 @@ void compare_descriptions(const Checkpoint& own, const Document& beside, Model& 
 // (inference/model.py); those that a tool has made others of are listed as such.
 void of_four_bits(Checkpoint& c) {
   const MatrixType blocks(Dtype::fp8_block), stored{Dtype::mxfp4, Dtype::fp8};
-  const MatrixType before = c.experts;
   if (c.experts == blocks) c.experts = stored;
   if (c.drafts && c.drafts->experts == blocks) c.drafts->experts = stored;
-  if (c.drafts && before == blocks &&
-      *c.drafts == DraftMatrices{c.attention, c.out_proj, c.dense_ffn, c.experts, c.shared})
-    c.drafts.reset();
+  if (c.drafts && *c.drafts == drafts_as_model(c)) c.drafts.reset();
 }
 
 Model import(const Document& document, const std::string& name, const std::string& file_name,

@@ -128,7 +128,7 @@ constexpr const char* kNoLatents = "no listed model has MLA";
 constexpr const char* kOnlyLatents = "every listed model has MLA";
 bool mixes_streams(const Model& m) { return m.residual.streams > 1; }
 bool no_model(const Model&) { return false; }
-constexpr const char* kNotTimed = "no plan has layers that run it yet";
+constexpr const char* kNotTimed = "blocks of sparse attention have their own (sparse_decode, sparse_prefill)";
 constexpr Runs kRuns[] = {
     {"attention_prefill", true, false, plain_attention, kOnlyLatents},
     {"attention_decode", false, true, plain_attention, kOnlyLatents},

@@ -59,8 +59,10 @@ struct PoolPair {
   double prefill_gpus = 0;      // for each GPU that decodes
   double output_per_s_gpu = 0;  // tokens of answers over the GPUs of both pools
   WholePools whole;             // within most_pool_gpus(); of pairs that fit_whole() has seen
-  Seconds whole_handoff;        // likewise: over the network where those are more than a node has
-  PoolLoop whole_loop;          // likewise
+  /// Likewise: over the network where the replicas that are best beside each other are more than a node has
+  /// room for, though those that are best then may be fewer.
+  Seconds whole_handoff;
+  PoolLoop whole_loop;  // likewise
   double whole_output_per_s_gpu = 0;
   /// The same of one replica that prefills, in whole replicas.
   double whole_users() const {

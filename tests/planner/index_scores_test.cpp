@@ -88,7 +88,8 @@ TEST(IndexScores, H73KeysOfEveryRequestAreRead) {
   }
 }
 
-// More requests, more rows and longer caches take no less; a floor is below all of them.
+// More requests, more rows and longer caches take no less, but for what corrections of the fits fall by from
+// one measured place to the next; a floor is below all of them.
 TEST(IndexScores, H73RiseWithAllThatTheyRead) {
   std::mt19937_64 random(1);
   for (const char* framework : {"sglang", "vllm", "trtllm"}) {

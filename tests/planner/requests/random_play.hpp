@@ -82,6 +82,20 @@ inline std::vector<AnsweredRequest> by_number(std::vector<AnsweredRequest> answe
   return answers;
 }
 
+// What a player answers, and what a slow one does, both by number.
+inline void expect_answers(const std::vector<AnsweredRequest>& answers,
+                           const std::vector<AnsweredRequest>& expected) {
+  ASSERT_EQ(answers.size(), expected.size());
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const AnsweredRequest &a = answers[i], &b = expected[i];
+    ASSERT_NEAR(a.first.value, b.first.value, 1e-12 * (1 + b.first.value)) << i;
+    ASSERT_NEAR(a.last.value, b.last.value, 1e-12 * (1 + b.last.value)) << i;
+    ASSERT_EQ(a.found, b.found);
+    ASSERT_EQ(a.preempted, b.preempted);
+    ASSERT_EQ(a.answer, b.answer);
+  }
+}
+
 inline void expect_same(const Played& a, const Played& b) {
   ASSERT_EQ(a.answers.size(), b.answers.size());
   const auto near = [](Seconds x, Seconds y) {

@@ -155,16 +155,7 @@ TEST(VllmPipeline, R36PlaysAreTheEnginesLoop) {
     const auto expected = by_number(plain.play(requests));
     VllmPipelineScheduler scheduler(knobs);
     const Played played = play(requests, scheduler, times, true);
-    const auto answers = by_number(played.answers);
-    ASSERT_EQ(answers.size(), expected.size());
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      const AnsweredRequest &a = answers[i], &b = expected[i];
-      ASSERT_NEAR(a.first.value, b.first.value, 1e-12 * (1 + b.first.value)) << i;
-      ASSERT_NEAR(a.last.value, b.last.value, 1e-12 * (1 + b.last.value)) << i;
-      ASSERT_EQ(a.found, b.found);
-      ASSERT_EQ(a.preempted, b.preempted);
-      ASSERT_EQ(a.answer, b.answer);
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_answers(by_number(played.answers), expected));
     EXPECT_EQ(played.served.steps, plain.batches);
     EXPECT_EQ(scheduler.pool().available(), knobs.num_gpu_blocks);  // every block was given back
     EXPECT_EQ(plain.available(), knobs.num_gpu_blocks);
