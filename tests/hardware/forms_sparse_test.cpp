@@ -132,18 +132,33 @@ TEST(LinearAttention, H69CountsWhatIsMoved) {
   EXPECT_FALSE(kMambaForm.context(Words{"prefill", "ssd"}, testing::catalog_system("h200-hgx"), c));
 }
 
-TEST(LinearAttention, H69StatesAreReadAtMostAtTheMemorysPeak) {
+TEST(LinearAttention, H69StatesBeyondL2AreReadAtMostAtTheMemorysPeak) {
   const Form& f = kLinearAttentionForm;
   const FormContext c = context_of(f, {"verify", "fused_recurrent_kda"});
   for (const double e : {0.02, 0.5, 3.0}) {
-    const std::vector<double> p = with(f, {{"e_memory", e}, {"drafts", 1}});
-    for (double batch = 1; batch <= 4096; batch *= 8) {
-      const double state = 4 * batch * 96 * 128 * 128;
-      EXPECT_GE(f.seconds(Shape{batch, 1, 96, 96, 128}, c, p), 2 * state / c.bandwidth);
+    const std::vector<double> p = with(f, {{"e_memory", e}, {"e_cache", 50}, {"l2", 40}, {"drafts", 1}});
+    for (double batch = 64; batch <= 4096; batch *= 8) {
+      const double state = 4 * batch * 96 * 128 * 128;  // 403 MB and more
+      EXPECT_GE(f.seconds(Shape{batch, 1, 96, 96, 128}, c, p), 0.999 * 2 * state / c.bandwidth);
       // A state for each draft, which a rejected one falls back to.
-      EXPECT_GE(f.seconds(Shape{batch, 5, 96, 96, 128}, c, p), 6 * state / c.bandwidth);
+      EXPECT_GE(f.seconds(Shape{batch, 5, 96, 96, 128}, c, p), 0.999 * 6 * state / c.bandwidth);
     }
   }
+}
+
+// us, SGLang 0.5.16's fused_recurrent_kda_packed_decode on H100 (AIConfigurator 095f58a51): a state of 25 MB
+// takes 16.1, one of 50 MB, which its L2 of 50 MB does not keep, 49.6, and one of 101 MB 84.5.
+TEST(LinearAttention, H69StatesInL2AreReadFaster) {
+  const Form& f = kLinearAttentionForm;
+  const FormContext c = context_of(f, {"decode", "fused_recurrent_kda_packed_decode"});
+  const std::vector<double> p =
+      with(f, {{"t0", 5}, {"e_cache", 2}, {"e_memory", 2}, {"l2", 32}, {"chain", 1}, {"drafts", 1}});
+  const double bytes = 4.0 * 96 * 128 * 128;  // of a request
+  // L2 alone: half the time of the memory's peak. Beyond it both.
+  EXPECT_NEAR(f.seconds(Shape{1, 1, 96, 96, 128}, c, p), 5e-6 + bytes / c.bandwidth, 3e-9);
+  EXPECT_NEAR(f.seconds(Shape{64, 1, 96, 96, 128}, c, p), 5e-6 + 2 * 64 * bytes / c.bandwidth, 1e-8);
+  // Of drafts all states that are written must fit.
+  EXPECT_NEAR(f.seconds(Shape{8, 8, 96, 96, 128}, c, p), 5e-6 + 9 * 8 * bytes / c.bandwidth, 2e-7);
 }
 
 TEST(LinearAttention, H69AScanIsAChainOfChunks) {

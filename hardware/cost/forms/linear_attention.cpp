@@ -79,10 +79,14 @@ double scan(std::span<const double> x, const FormContext& c, std::span<const dou
   return p[kT0] * 1e-6 + std::hypot(wide, chain) + 2 * state_bytes(x) / (p[kMemory] * c.bandwidth);
 }
 
+// States that lie in L2 from the turn before are read and written there, larger ones in memory, at its peak
+// at most.
 double update(std::span<const double> x, const FormContext& c, std::span<const double> p) {
+  const double read = state_bytes(x), written = read * (1 + p[kDrafts] * (x[kNew] - 1));
+  const double beyond = beyond_l2(written, p[kL2] * 1e6);
   const double memory =
-      state_bytes(x) * (2 + p[kDrafts] * (x[kNew] - 1)) / (std::min(1.0, p[kMemory]) * c.bandwidth);
-  const double chain = p[kChain] * 1e-9 * x[kNew];
+      (read + written) / c.bandwidth * std::max(beyond, 1 / p[kCache] + beyond / p[kMemory]);
+  const double chain = p[kChain] * 1e-9 * (x[kNew] - 1);
   return p[kT0] * 1e-6 + std::cbrt(memory * memory * memory + chain * chain * chain);
 }
 
