@@ -135,6 +135,7 @@ class CalibratedCost {
   Use* indexed_use(const IndexedBlock& block, bool fp8_cache, std::span<const double> x, bool* other);
   std::optional<FittedPrice> indexed(const PricedOp& op);
   std::optional<FittedPrice> indexed_alike(const PricedOp& op);  // requests of one length
+  double part_of_passes(const IndexLogitsShape& s) const;
   double arithmetic_beside(const PricedOp& op, double others) const;
   // Beside a block of V4's: the kernel that scores its rows, timed alone.
   struct ScoreUse {

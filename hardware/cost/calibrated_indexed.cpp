@@ -295,6 +295,15 @@ double CalibratedCost::arithmetic_beside(const PricedOp& op, double others) cons
   return flops(op).value / peak - others;
 }
 
+// A block has each row's keys; rows of a request that verify drafts may share a pass over them. (Of CSA the
+// kernel's own rows say what several rows take; the choice among blocks has another kernel.)
+double CalibratedCost::part_of_passes(const IndexLogitsShape& s) const {
+  if (s.prompts || s.ratio > 0 || s.block > 1 || s.requests <= 0 || s.q_rows % s.requests != 0) return 1;
+  const Count rows = s.q_rows / s.requests;
+  return static_cast<double>(system_->kernels.index_passes(rows, architecture_of(system_->device))) /
+         static_cast<double>(rows);
+}
+
 std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
   const IndexedBlock block = of_shape(op, [](const auto& s) { return s.measured(); });
   const Rows r = of_shape(op, [](const auto& s) { return rows_of(s); });
@@ -313,7 +322,8 @@ std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
   u->fit->form->coordinates(x, u->context, where);
   const std::span<const double> axes = std::span(where).first(u->fit->form->axes.size());
   const double correction = std::exp(u->correction.at(axes));
-  const double part = of_shape(op, [&](const auto& s) { return part_of(s, parts); }) * correction;
+  double part = of_shape(op, [&](const auto& s) { return part_of(s, parts); }) * correction;
+  if (op.kind == OpKind::index_logits) part *= part_of_passes(shape<IndexLogitsShape>(op));
   double seconds = part;
   if (op.kind == OpKind::index_logits && block.ratio > 0 && !block.prompts)
     seconds = pricing_ == Pricing::floor ? 0 : decoding_scores(*u, shape<IndexLogitsShape>(op), x);

@@ -105,6 +105,17 @@ std::vector<Dtype> read_absorbed(const Reader& r) {
   return out;
 }
 
+RowsOfOnePass read_index_rows(const Reader& r) {
+  constexpr int kMostRows = 64;
+  RowsOfOnePass out;
+  out.architectures = read_architectures(r.at("architecture"));
+  if (const auto rows = r.find("rows"))
+    for (const Reader& n : rows->items()) out.rows.push_back(n.integer(2, kMostRows));
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+  return out;
+}
+
 KernelList read_list(const Document& document) {
   KernelList list;
   const Reader root = document.root();
@@ -117,6 +128,8 @@ KernelList read_list(const Document& document) {
     v->no_other_keys();
   }
   if (const auto v = root.find("mla_absorbed_in_bf16")) list.absorbed_in_bf16 = read_absorbed(*v);
+  if (const auto v = root.find("index_rows_together"))
+    for (const Reader& one : v->items()) list.index_rows.push_back(read_index_rows(one));
   const Reader kernels = root.at("kernels");
   std::vector<std::string> families;
   for (const Form& form : forms()) families.emplace_back(form.family);
@@ -189,6 +202,17 @@ Architecture architecture_of(const Calibration& c, const Device& d) {
 }
 
 std::string_view to_string(Architecture a) { return kArchitectures[static_cast<std::size_t>(a)]; }
+
+long long KernelList::index_passes(long long rows, Architecture architecture) const {
+  constexpr long long kRowsOfAPass = 2;  // kNextNAtom of DeepGEMM's paged kernel
+  for (const RowsOfOnePass& r : index_rows) {
+    if (std::find(r.architectures.begin(), r.architectures.end(), architecture) == r.architectures.end())
+      continue;
+    if (r.rows.empty() || std::find(r.rows.begin(), r.rows.end(), rows) != r.rows.end())
+      return (rows + kRowsOfAPass - 1) / kRowsOfAPass;
+  }
+  return rows;
+}
 
 bool KernelRule::of(Architecture a) const {
   return architectures.empty() ||

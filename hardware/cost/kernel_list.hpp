@@ -75,6 +75,13 @@ struct KernelRule {
   bool of(Architecture architecture) const;
 };
 
+/// The kernel that scores an index's keys (DeepGEMM's) takes rows of a request together on these machines, if
+/// there are as many as said (empty: any number of them); of all others it takes each by itself.
+struct RowsOfOnePass {
+  std::vector<Architecture> architectures;
+  std::vector<long long> rows;
+};
+
 /// The rules of one framework, in the order in which they are tried.
 struct KernelList {
   std::string framework, version;
@@ -84,10 +91,16 @@ struct KernelList {
   std::vector<Architecture> mxfp4_in_fp8;
   /// Weights of MLA's absorbed products that the engine widens to BF16 when it loads them, and multiplies so.
   std::vector<Dtype> absorbed_in_bf16;
+  /// Where several rows of a request, which verify drafts, are scored in one pass over its index keys.
+  std::vector<RowsOfOnePass> index_rows;
   /// Combines that quantise their rows on the way, where they were measured: an option of TensorRT-LLM
   /// (use_low_precision_moe_combine).
   bool low_precision_combine = false;
   bool named = false;  // the question names the framework, or kernels
+
+  /// How often the kernel that scores reads the index keys of a request with so many rows in a step that
+  /// decodes: once for two of them where the framework hands them over together, else once for each. [H73].
+  long long index_passes(long long rows, Architecture architecture) const;
 };
 
 /// A fit that a rule chose.

@@ -250,9 +250,24 @@ TEST(KernelList, FaultsNameTheirPlace) {
   EXPECT_THAT(fault("  moe: [{use: [a], when: {tokens: sent}, why: x}]\n"), HasSubstr("dispatched"));
   EXPECT_THAT(fault("  alltoall: [{use: [a], when: {step: decodes}, why: x}]\n"), HasSubstr("decode"));
   EXPECT_THAT(fault("mla_absorbed_in_bf16: {weights: [fp8_blok], why: x}\n"), HasSubstr("fp8_block"));
+  EXPECT_THAT(fault("index_rows_together: [{architecture: hoper, why: x}]\n"), HasSubstr("hopper"));
+  EXPECT_THAT(fault("index_rows_together: [{architecture: hopper, rows: [1], why: x}]\n"), HasSubstr("2"));
+  EXPECT_THAT(fault("index_rows_together: [{architecture: hopper}]\n"), HasSubstr("why"));
   EXPECT_THAT(fault("  gemm: [{use: [a]}]\n"), HasSubstr("why"));
   EXPECT_THAT(fault("  gemm: [{use: [], why: x}]\n"), HasSubstr("use is empty"));
   EXPECT_THAT(refusal([] { load_kernel_list("sgland", testing::system_catalog()); }), HasSubstr("sglang"));
+}
+
+TEST(KernelList, H73RowsOfAnIndexShareAPassWhereTheListSaysSo) {
+  KernelList list;
+  list.index_rows = {{{Architecture::hopper}, {2}}, {{Architecture::blackwell}, {}}};
+  const auto passes = [&](long long rows, Architecture a) { return list.index_passes(rows, a); };
+  EXPECT_EQ(passes(1, Architecture::hopper), 1);
+  EXPECT_EQ(passes(2, Architecture::hopper), 1);
+  EXPECT_EQ(passes(3, Architecture::hopper), 3);
+  EXPECT_EQ(passes(1, Architecture::blackwell), 1);
+  EXPECT_EQ(passes(5, Architecture::blackwell), 3);
+  EXPECT_EQ(passes(2, Architecture::ampere), 2);
 }
 
 TEST(KernelList, ArchitecturesFollowFromTheNarrowestUnit) {

@@ -1,5 +1,5 @@
-// [H73] Scores of DeepSeek-V4's index in steps that decode: of several requests, and of rows that verify
-// drafts.
+// [H73] Scores of an index in steps that decode: DeepSeek-V4's of several requests, and of rows that verify
+// drafts; DSA's of such rows.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,19 +21,23 @@ using testing::over_step;
 using testing::plan_of;
 
 // As a scenario asks for a framework's kernels.
-Case flash(const std::string& system, const std::string& framework, long long context) {
-  Case c =
-      parse_scenario("q.yaml",
-                     "name: q\nsystem: " + system +
-                         "\nmodels: [deepseek-v4-flash]\nkernels: {framework: " + framework +
-                         "}\nprecision: {weights: fp8_block, kv: fp8, math: fp8, activations: bf16}\n"
-                         "context: " +
-                         std::to_string(context) + " tokens\nstrategies: [tensor]\ngpus: [8]\nbatch: [1]\n",
-                     shipped_catalogs())
-          .studies[0]
-          .study;
+Case case_of(const std::string& model, const std::string& system, const std::string& framework,
+             long long context) {
+  Case c = parse_scenario(
+               "q.yaml",
+               "name: q\nsystem: " + system + "\nmodels: [" + model + "]\nkernels: {framework: " + framework +
+                   "}\nprecision: {weights: fp8_block, kv: fp8, math: fp8, activations: bf16}\n"
+                   "context: " +
+                   std::to_string(context) + " tokens\nstrategies: [tensor]\ngpus: [8]\nbatch: [1]\n",
+               shipped_catalogs())
+               .studies[0]
+               .study;
   c.acceptance = std::make_shared<const AcceptanceCurve>(AcceptanceForm{1, 1});
   return c;
+}
+
+Case flash(const std::string& system, const std::string& framework, long long context) {
+  return case_of("deepseek-v4-flash", system, framework, context);
 }
 
 // Microseconds of one layer with an index.
@@ -105,6 +109,36 @@ TEST(IndexScores, H73RiseWithAllThatTheyRead) {
       EXPECT_GE(scores(longer, requests, drafts), 0.9 * one);
       EXPECT_LE(scores(c, requests, drafts, Pricing::floor), one);
     }
+  }
+}
+
+// Passes over the keys of a request that verifies k drafts, by what its framework hands to the kernel at
+// once: a pass has two rows at most. 160,000 tokens, so that the keys are what takes time.
+TEST(IndexScores, H73RowsThatAreScoredTogetherReadKeysOnce) {
+  struct Row {
+    const char *system, *framework;
+    int drafts, passes;
+  };
+  for (const Row& r : {Row{"h200-hgx", "sglang", 1, 2},
+                       {"h200-hgx", "sglang", 3, 4},
+                       {"gb200-nvl72", "sglang", 1, 2},
+                       {"h200-hgx", "vllm", 1, 1},
+                       {"h200-hgx", "vllm", 2, 3},
+                       {"h200-hgx", "vllm", 3, 4},
+                       {"gb200-nvl72", "vllm", 1, 1},
+                       {"gb200-nvl72", "vllm", 2, 2},
+                       {"gb200-nvl72", "vllm", 3, 2},
+                       {"h200-hgx", "trtllm", 1, 1},
+                       {"h200-hgx", "trtllm", 3, 4},
+                       {"gb200-nvl72", "trtllm", 1, 1},
+                       {"gb200-nvl72", "trtllm", 2, 3},
+                       {"gb200-nvl72", "trtllm", 3, 2}}) {
+    SCOPED_TRACE(::testing::Message() << r.system << " " << r.framework << " " << r.drafts);
+    const Case c = case_of("deepseek-v3.2", r.system, r.framework, 160'000);
+    // As many passes as requests of one row each have, up to the correction of the measured block at fewer
+    // requests.
+    const double passes = scores(c, 8, r.drafts) / scores(c, 8, 0);
+    EXPECT_NEAR(passes, r.passes, 0.12 * r.passes);
   }
 }
 
