@@ -301,7 +301,7 @@ TEST(SparseModules, H72RowsWithFewKeysSelectNone) {
   EXPECT_EQ(sparse_prefill_parts(Shape{1, 2048, 0, 128}, c, p).top_k, 0);
   EXPECT_GT(sparse_prefill_parts(Shape{1, 2049, 0, 128}, c, p).top_k, 0);
   // Half of the rows of a prompt of 4096 select, among 3072 keys in the mean, on more blocks than there are.
-  const std::vector<double> q = with(kSparsePrefillForm, {{"per_sm", 1}});
+  const std::vector<double> q = with(kSparsePrefillForm, {{"per_sm", 1}, {"score", 5}});
   EXPECT_NEAR(sparse_prefill_parts(Shape{1, 4096, 0, 128}, c, q).top_k, (2e-6 + 0.1e-9 * 3072) * 2048 / 132,
               1e-9);
 }
@@ -330,6 +330,29 @@ TEST(SparseModules, H71FlatScoresOfFewCandidatesAreSorted) {
   EXPECT_EQ(sorting({"MiniMax-M3", "msa", "bf16", "bf16", "default"}, 1, 2048), 0);  // selects whole blocks
   EXPECT_EQ(sorting(kFlash, 1, 4 * 1024), 0);  // vLLM decodes by another kernel
   EXPECT_EQ(sorting(kFlashOfSglang, 1, 4 * 1024), 0);
+}
+
+// Scores of 65,536 rows and 131,072 keys (CSA of the 4th row each: 32,768 on the mean): 2 x 64 x 128
+// operations a pair at .45 of 1.979 PFLOP/s are 39 s / 1000. A fit that has given all to the choice gives
+// that back, and its sum stays; one that has more for scores keeps it.
+TEST(SparseModules, H72ScoresHaveTheirArithmeticAtLeast) {
+  const FormContext c = context_of(kSparsePrefillForm,
+                                   {"deepseek-v4-flash", "csa", "fp8", "fp8_block", "FLASHMLA_SPARSE_DSV4"});
+  const Shape x{1, 65536, 98304, 64};
+  const double pairs = 65536.0 * (98304 + 163840) / 2 / 4, least = 2 * 64 * 128 * pairs / (0.45 * 1.978e15);
+  const auto parts = [&](double score, double key) {
+    return sparse_prefill_parts(
+        x, c, with(kSparsePrefillForm, {{"score", score}, {"key", key}, {"per_sm", 1}, {"e_scores", 1e4}}));
+  };
+  const SparseParts none = parts(1e-3, 6), more = parts(5, 1), few = parts(1e-3, 1e-4);
+  EXPECT_NEAR(none.index / least, 1, 1e-3);
+  EXPECT_GT(none.top_k, 0);
+  // 6.001 ns of a pair and multiprocessor in all, wherever they are.
+  EXPECT_NEAR((none.index + none.top_k) / (more.index + more.top_k), 1, 1e-3);
+  EXPECT_GT(more.index, 1.5 * least);
+  // No more is moved than the choice has.
+  EXPECT_LT(few.index, 0.1 * least);
+  EXPECT_GT(few.top_k, 0);
 }
 
 TEST(SparseModules, H72FlatScoresOfFewCandidatesAreSorted) {
