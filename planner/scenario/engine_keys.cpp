@@ -33,12 +33,26 @@ std::shared_ptr<const EngineProfile> named(const EngineName& asked, const Catalo
   return std::make_shared<const EngineProfile>(load_engine(asked, catalogs.engines));
 }
 
+// Null: faults have said so. A text of blanks names nothing, as a version it would be taken for any.
+std::optional<std::string> named_at(const Reader& v, std::string_view what) {
+  const std::string text = v.text();
+  if (text.find_first_not_of(" \t") != std::string::npos) return text;
+  if (v.is_scalar() && !v.is_null())
+    v.fault(fmt::format("{}: expected the name of {}, found an empty text", v.path(), what));
+  return std::nullopt;
+}
+
 AskedEngine at_key(const Reader& v, const Catalogs& catalogs) {
   const auto version = v.is_map() ? v.find("version") : std::nullopt;
-  EngineName asked = engine_name(v.is_map() ? v.at("name").text() : v.text());
-  if (version) asked.version = version->text();
+  const auto name = named_at(v.is_map() ? v.at("name") : v, "an engine");
+  EngineName asked = engine_name(name.value_or(""));
+  if (version) {
+    const auto text = named_at(*version, "a version");
+    if (!text) return {nullptr, true};
+    asked.version = *text;
+  }
   if (v.is_map()) v.no_other_keys();
-  if (asked.name.empty()) return {nullptr, true};  // the reader has said so
+  if (!name) return {nullptr, true};
   try {
     return {named(asked, catalogs)};
   } catch (const UserError& e) {

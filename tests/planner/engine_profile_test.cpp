@@ -337,6 +337,11 @@ TEST(EngineProfile, NamesThatNoProfileHas) {
   EXPECT_THAT(message("engine: vlm\n"), HasSubstr("did you mean vllm?"));
   EXPECT_THAT(message("engine: {name: vllm, version: \"0.23.0\"}\n"), HasSubstr("no profile of vllm 0.23.0"));
   EXPECT_THAT(message("engine: {name: vllm, release: 1}\n"), HasSubstr("release"));
+  // With a workload an engine that nobody named was an error of the program, without one bare kernels.
+  for (const char* blank : {"engine: \"\"\n", "engine: \" \"\n", "engine: {name: \"\"}\n",
+                            "engine: {name: \" \", version: \"0.24.0\"}\n"})
+    EXPECT_THAT(message(blank), HasSubstr("expected the name of an engine, found an empty text")) << blank;
+  EXPECT_THAT(message("engine: {name: vllm, version: \" \"}\n"), HasSubstr("expected the name of a version"));
 }
 
 TEST(EngineProfile, IsNamedAlikeOnCommandLinesAndInFiles) {
