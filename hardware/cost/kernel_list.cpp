@@ -128,6 +128,11 @@ KernelList read_list(const Document& document) {
     v->no_other_keys();
   }
   if (const auto v = root.find("mla_absorbed_in_bf16")) list.absorbed_in_bf16 = read_absorbed(*v);
+  if (const auto v = root.find("mla_partial_unmeasured")) {
+    list.other_partial_mla = read_architectures(v->at("architecture"));
+    static_cast<void>(v->at("why").text());
+    v->no_other_keys();
+  }
   if (const auto v = root.find("index_rows_together"))
     for (const Reader& one : v->items()) list.index_rows.push_back(read_index_rows(one));
   const Reader kernels = root.at("kernels");

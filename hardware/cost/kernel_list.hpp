@@ -93,6 +93,9 @@ struct KernelList {
   std::vector<Dtype> absorbed_in_bf16;
   /// Where several rows of a request, which verify drafts, are scored in one pass over its index keys.
   std::vector<RowsOfOnePass> index_rows;
+  /// Where partial outputs of MLA, of ranks that share a cache by sequence, come from another kernel than all
+  /// others, which was not measured.
+  std::vector<Architecture> other_partial_mla;
   /// Combines that quantise their rows on the way, where they were measured: an option of TensorRT-LLM
   /// (use_low_precision_moe_combine).
   bool low_precision_combine = false;

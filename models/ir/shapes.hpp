@@ -131,8 +131,9 @@ struct AttendDecodeShape {
   Count pairs = 0, kv_rows = 0, q_rows = 0;  // as of a prefill
   Count longest = 0;                         // keys of the request of the kernel with most of them
   Count kernel_rows = 0, kernel_parts = 1;
-  Count skipped = 0;  // rows of the caches before the windows: not read, but a kernel may look for them
-  Count fresh = 1;    // rows of each request, which share one read of its cache: 1, with k drafts 1 + k
+  Count skipped = 0;     // rows of the caches before the windows: not read, but a kernel may look for them
+  Count fresh = 1;       // rows of each request, which share one read of its cache: 1, with k drafts 1 + k
+  bool partial = false;  // other ranks have other tokens: the kernel returns log-sum-exps beside its outputs
   static constexpr void visit(auto& s, auto&& f) {
     f("cache", s.cache);
     f("q_heads", s.q_heads);
@@ -147,6 +148,7 @@ struct AttendDecodeShape {
     f("kernel_parts", s.kernel_parts);
     f("skipped", s.skipped);
     f("fresh", s.fresh);
+    f("partial", s.partial);
   }
 };
 

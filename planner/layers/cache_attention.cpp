@@ -27,6 +27,7 @@ AttendDecodeShape decode_attend_shape(const Case& c, const Attention& a, const P
                                       const CacheShare& share, Count first, Count count) {
   auto shape = shape_of_heads<AttendDecodeShape>(decode_heads(a, p), share.attended);
   shape.fresh = new_tokens(p);
+  shape.partial = share.sharers.size > 1;
   shape.q_rows = count * shape.fresh;
   const auto requests = [&](auto f) {
     for_requests(c.batch.decode, first, count, [&](const Segment& s, Count n) { f(with_drafts(s, p), n); });

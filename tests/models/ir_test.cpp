@@ -22,7 +22,7 @@ const std::tuple kShapes{
     GroupedGemmShape{12.5, 3.5, 5, 7, 4, 9, 5, 6, true, 36, 4, true, true},
     AttendPrefillShape{AttentionFamily::mla, CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 3, true, true, 64,
                        2},
-    AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3},
+    AttendDecodeShape{CacheRows::latent, 8, 2, 12, 10, 300, 40, 20, 30, 60, 3, 0, 1, true},
     ElementwiseShape{3, 5, Bytes(7)},
     ExchangeShape{Bytes(1000), Carrier::engine, 2.5},
     RoutedShape{Bytes(1000), 2.5, 7, 2, 16, Dtype::fp8, true, true},
@@ -162,7 +162,7 @@ TEST(Shapes, DescriptionsNameEveryFieldAndItsValue) {
   EXPECT_EQ(describe(op),
             "kind=attend_decode drive=graph within=own dtype=fp8 math=bf16 launches=1 sms=1 cache=latent "
             "q_heads=8 kv_heads=2 qk_dim=12 v_dim=10 pairs=300 kv_rows=40 q_rows=20 longest=30 "
-            "kernel_rows=60 kernel_parts=3 skipped=0 fresh=1");
+            "kernel_rows=60 kernel_parts=3 skipped=0 fresh=1 partial");
 }
 
 TEST(Ops, NamesOfKindsDiffer) {

@@ -5,9 +5,12 @@
 
 #include <map>
 
+#include "hardware/cost/kernel_cost.hpp"
+#include "hardware/machine/frameworks.hpp"
 #include "planner/engines/deploy.hpp"
 #include "planner/layers/memory.hpp"
 #include "planner/layers/share.hpp"
+#include "planner/scenario/shipped.hpp"
 #include "planner/search/memory.hpp"
 #include "tests/planner/support.hpp"
 
@@ -262,6 +265,28 @@ TEST(Dcp, EveryDivisorEveryExchangeAndBothQueriesAreTried) {
             (std::map<std::string, int>{{"dcp2", 2}, {"dcp4", 2}, {"exchange1", 2}}));
   EXPECT_TRUE(tried("llama-3.1-405b", 8).empty());
   EXPECT_TRUE(tried("falcon-7b", 8).empty());
+}
+
+// vLLM's DCP of MLA on Blackwell runs CUTLASS's kernel, which has no rows: FlashInfer's stands for it,
+// extrapolated, so that its band is wider than that of the same op without DCP. On Hopper it is the same
+// kernel, and TensorRT-LLM's partial outputs (Helix) are its own.
+TEST(Dcp, AKernelThatWasNotMeasuredIsExtrapolated) {
+  const auto basis = [](const char* system, const char* framework, const char* plan) {
+    Case c = decode_case("deepseek-r1", system, 100'000);
+    c.precision = all_bf16();
+    use_framework(c.system, framework, shipped_catalogs().systems);
+    Schedule s;
+    lower(s, c, parse_plan(plan));
+    CostModel cost(c.system);
+    for (const Op& op : s.ops)
+      if (op.kind == OpKind::attend_decode) return cost.price(op).basis;
+    return Basis::none;
+  };
+  const char *tensor = "tensor:tpa=8,ep=8,batch=4", *dcp = "dcp:tpa=8,ep=8,batch=4,dcp=8";
+  EXPECT_LT(basis("gb200-nvl72", "vllm", tensor), Basis::extrapolated);
+  EXPECT_EQ(basis("gb200-nvl72", "vllm", dcp), Basis::extrapolated);
+  EXPECT_LT(basis("h200-hgx", "vllm", dcp), Basis::extrapolated);
+  EXPECT_LT(basis("gb200-nvl72", "sglang", dcp), Basis::extrapolated);
 }
 
 std::vector<std::string> launch_lines(const Case& c, const char* text) {
