@@ -211,7 +211,7 @@ std::string engines_section(const std::filesystem::path& folder) {
     if (p.error.rows == 0) continue;
     out += fmt::format(
         "90 % interval of TPOT: {:+.0f} to {:+.0f} % of the prediction; that of the other models covers "
-        "{:.0f} %.{}\n",
+        "{:.1f} %.{}\n",
         100 * std::expm1(p.error.tpot.low), 100 * std::expm1(p.error.tpot.high), 100 * p.error.covered,
         ttft_text(p.error));
     out += error_table(p.error.tables);

@@ -219,8 +219,9 @@ constexpr std::array kFamilies = {
     Family{"mimo_v2_flash", {"MiMoV2FlashForCausalLM"}, read_mimo_v2},
     Family{"mimo_v2", {"MiMoV2ForCausalLM", "MiMoV2FlashForCausalLM"}, read_mimo_v2},
     Family{"minimax_m2", {"MiniMaxM2ForCausalLM"}, read_minimax_m2},
-    Family{"minimax_m3", {"MiniMaxM3ForCausalLM"}, read_minimax_m3, Text::either},
-    Family{"minimax_m3_vl", {}, read_minimax_m3, Text::either},
+    Family{
+        "minimax_m3", {"MiniMaxM3ForCausalLM", "MiniMaxM3SparseForCausalLM"}, read_minimax_m3, Text::either},
+    Family{"minimax_m3_vl", {"MiniMaxM3SparseForConditionalGeneration"}, read_minimax_m3, Text::either},
     Family{"step3p5", {"Step3p5ForCausalLM"}, read_step},
     Family{"step3p7", {"Step3p7FlashForCausalLM"}, read_step, Text::either},
     Family{"nemotron_h", {"NemotronHForCausalLM"}, read_nemotron_h},

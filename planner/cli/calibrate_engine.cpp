@@ -47,7 +47,7 @@ void print_errors(const ServedFit& fit, const ServedDetails& details) {
     }
   }
   print_notes(
-      "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.0f} "
+      "  90 % interval of TPOT {:+.0f} to {:+.0f} % of the prediction; by the other models' it covers {:.1f} "
       "%\n",
       100 * std::expm1(fit.bands.tpot.low), 100 * std::expm1(fit.bands.tpot.high), 100 * fit.bands.covered);
   for (const bool equal : {false, true}) {

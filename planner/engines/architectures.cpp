@@ -16,7 +16,8 @@ namespace {
 // The keys of _TEXT_GENERATION_MODELS and _MULTIMODAL_MODELS in models/registry.py, with the module of each,
 // at 80e511772f3e, main of 23 June 2026, from which the branch of the release was cut: its option table has
 // the lines of tag v0.24.0 (engine/arg_utils.py:817, 1153). All of these classes run in stages (SupportsPP,
-// by their bases).
+// by their bases), but for MiniMax-M3's (minimax_stages), which the release notes of v0.24.0 have (pull
+// request 45381 of 15 June). AIConfigurator's copy of its file names MiniMaxM3ForCausalLM.
 constexpr std::array kVllmHas{
     ReadArchitecture{"DeciLMForCausalLM", "nemotron_nas.py"},
     ReadArchitecture{"DeepseekV2ForCausalLM", "deepseek_v2.py"},
@@ -44,6 +45,10 @@ constexpr std::array kVllmHas{
     ReadArchitecture{"MiMoV2FlashForCausalLM", "mimo_v2.py"},
     ReadArchitecture{"MiMoV2ForCausalLM", "mimo_v2.py"},
     ReadArchitecture{"MiniMaxM2ForCausalLM", "minimax_m2.py"},
+    ReadArchitecture{"MiniMaxM3ForCausalLM", "vllm.models.minimax_m3, model.py:671-679@v0.24.0"},
+    ReadArchitecture{"MiniMaxM3SparseForCausalLM", "vllm.models.minimax_m3, model.py:671-679@v0.24.0"},
+    ReadArchitecture{"MiniMaxM3SparseForConditionalGeneration",
+                     "vllm.models.minimax_m3, model.py:671-679@v0.24.0"},
     ReadArchitecture{"MistralForCausalLM", "mistral.py"},
     ReadArchitecture{"MixtralForCausalLM", "mixtral.py"},
     ReadArchitecture{"NemotronHForCausalLM", "nemotron_h.py"},
@@ -120,6 +125,10 @@ constexpr std::array kSglangLacks{
     ReadArchitecture{"KimiK2ForCausalLM", "no EntryClass"},
     ReadArchitecture{"KimiK3ForConditionalGeneration", "no EntryClass; kimi_k3.py@e44a41c1c413 is later"},
     ReadArchitecture{"LLaMAForCausalLM", "no EntryClass"},
+    ReadArchitecture{"MiniMaxM3ForCausalLM", "came with pull request 28715 of 11 July 2026"},
+    ReadArchitecture{"MiniMaxM3SparseForCausalLM", "came with pull request 28715 of 11 July 2026"},
+    ReadArchitecture{"MiniMaxM3SparseForConditionalGeneration",
+                     "came with pull request 28715 of 11 July 2026"},
     ReadArchitecture{"RWForCausalLM", "no EntryClass"},
     ReadArchitecture{"SeedOssForCausalLM", "seed_oss.py comes with pull request 34854 of August 2026"},
 };
@@ -128,9 +137,11 @@ constexpr std::array kSglangLacks{
 // the modules' own @register_auto_model by a test. Of Gemma 4 1.3.0rc17 loads weights already
 // (issue 14942); the others are in the table of supported models of 1.0.0 or in modules of that time. DeciLM,
 // DeepSeek-V3.2, GLM-4.x and GLM-5 are in that of 1.3.0rc20 itself, Kimi-K2.5 in that of 1.3.0rc13;
-// MiniMax-M2, Nemotron-H and Phi-4 in one without a version that is older than Gemma 4's entry. What the
-// later index has and no table up to the tag was seen to list (DeepSeek-V4, Kimi-Linear, Qwen3.5,
-// ...) stays unread.
+// MiniMax-M2, Nemotron-H and Phi-4 in one without a version that is older than Gemma 4's entry. The tag is
+// c25c23f71786 of 27 June 2026. Qwen3.5 came with pull requests 12242 and 12302 of March, as text: of
+// composite files pyexecutor/config_utils.py takes text_config under its own names
+// (_Qwen35ConfigCompat.normalize). MiniMax-M3 with 15292 of 19 June, for the release its deployment guide
+// asks for. What the later index has and no table up to the tag was seen to list stays unread.
 constexpr std::array kTrtllmHas{
     ReadArchitecture{"DeciLMForCausalLM", "modeling_nemotron_nas.py, _arch_index.py:43"},
     ReadArchitecture{"DeepseekV32ForCausalLM", "modeling_deepseekv3.py, _arch_index.py:44"},
@@ -146,6 +157,9 @@ constexpr std::array kTrtllmHas{
     ReadArchitecture{"Llama4ForConditionalGeneration", "modeling_llama.py, _arch_index.py:69"},
     ReadArchitecture{"LlamaForCausalLM", "modeling_llama.py, _arch_index.py:70"},
     ReadArchitecture{"MiniMaxM2ForCausalLM", "modeling_minimaxm2.py, _arch_index.py:76"},
+    ReadArchitecture{"MiniMaxM3ForCausalLM", "modeling_minimaxm3.py, pull request 15292"},
+    ReadArchitecture{"MiniMaxM3SparseForCausalLM", "modeling_minimaxm3.py, pull request 15292"},
+    ReadArchitecture{"MiniMaxM3SparseForConditionalGeneration", "modeling_minimaxm3.py, pull request 15292"},
     ReadArchitecture{"MistralForCausalLM", "modeling_mistral.py, _arch_index.py:80"},
     ReadArchitecture{"MixtralForCausalLM", "modeling_mixtral.py, _arch_index.py:83"},
     ReadArchitecture{"NemotronHForCausalLM", "modeling_nemotron_h.py, _arch_index.py:86"},
@@ -153,18 +167,26 @@ constexpr std::array kTrtllmHas{
     ReadArchitecture{"Qwen2ForCausalLM", "modeling_qwen.py, _arch_index.py:94"},
     ReadArchitecture{"Qwen3ForCausalLM", "modeling_qwen3.py, _arch_index.py:100"},
     ReadArchitecture{"Qwen3MoeForCausalLM", "modeling_qwen3_moe.py, _arch_index.py:102"},
+    ReadArchitecture{"Qwen3_5ForCausalLM", "modeling_qwen3_5.py, pull request 12302"},
+    ReadArchitecture{"Qwen3_5ForConditionalGeneration", "modeling_qwen3_5.py, pull request 12302, as text"},
+    ReadArchitecture{"Qwen3_5MoeForCausalLM", "modeling_qwen3_5.py, pull request 12242"},
+    ReadArchitecture{"Qwen3_5MoeForConditionalGeneration",
+                     "modeling_qwen3_5.py, pull request 12242, as text"},
 };
 // The index is later than the tag: what it lacks, the tag lacks, too; Kimi-K3, which it has, came after the
 // tag. AutoDeploy, another backend, has
 // DeepSeek-V2 and GLM-4.7-Flash (Glm4MoeLite; footnote 5 of the table of supported models of 1.3.0rc20).
 constexpr std::array kTrtllmLacks{
     ReadArchitecture{"DeepseekV2ForCausalLM", "not in _arch_index.py"},
+    ReadArchitecture{"DeepseekV4ForCausalLM",
+                     "came with pull request 15414 of 28 June 2026; not in the tag's table of models"},
     ReadArchitecture{"Ernie4_5ForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"Ernie4_5_MoeForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"FalconForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"Glm4MoeLiteForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"KimiK2ForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"KimiK3ForConditionalGeneration", "came with pull request 17269 of August 2026"},
+    ReadArchitecture{"KimiLinearForCausalLM", "came with pull request 17269 of August 2026"},
     ReadArchitecture{"LLaMAForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"Llama4ForCausalLM", "not in _arch_index.py"},
     ReadArchitecture{"MiMoForCausalLM", "not in _arch_index.py"},

@@ -24,6 +24,13 @@ bool of_int4(Dtype t) { return t == Dtype::int4 || t == Dtype::int4_group32; }
 // have no algorithm for.
 bool no_int4(const Checkpoint&, Module, MatrixType t) { return !of_int4(t.weights); }
 
+// FP8 with a scale per block alone: without weight_block_size no branch of ModelConfig.load_hf_quant_config
+// (_torch/model_config.py) takes the method before pull request 15123 of 27 July 2026, so that its weights
+// are cast as they are and their scales left.
+bool blocks_alone(const Checkpoint& files, Module of, MatrixType t) {
+  return no_int4(files, of, t) && t.weights != Dtype::fp8 && t.weights != Dtype::fp8_dynamic;
+}
+
 bool no_unread(std::string_view) { return false; }
 
 bool has(std::string_view reason, std::string_view word) { return reason.find(word) != reason.npos; }
@@ -99,11 +106,12 @@ constexpr std::array kSglang{
     FileMethod{"w8a8_int8"},
 };
 
-// The branches of _update_from_hf_quant_config; ModelOpt's own files go before them. Of INT8 its PyTorch
-// backend has no recipe (docs/source/features/quantization.md).
+// The branches of ModelConfig.load_hf_quant_config (_torch/model_config.py), which builds the layers;
+// ModelOpt's own files go before them. Of INT8 its PyTorch backend has no recipe
+// (docs/source/features/quantization.md).
 constexpr std::array kTrtllm{
     FileMethod{"compressed-tensors", trtllm_reads_groups, no_unread},
-    FileMethod{"fp8", no_int4},
+    FileMethod{"fp8", blocks_alone},
     FileMethod{"modelopt"},
     FileMethod{"mxfp4", no_int4},
     FileMethod{"mxfp8"},

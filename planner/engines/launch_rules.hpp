@@ -77,7 +77,20 @@ struct LaunchRules {
   void (*put_drafts)(const Case& c, int drafts, LaunchOptions& options);
   /// Tokens of a block of the cache, where it has kernels for one size alone; null: it never does.
   std::optional<int> (*block)(const Case& c) = nullptr;
+  /// The same where blocks are a choice and nobody chose, which is all that launch files of some start.
+  int own_block = 16;
 };
+
+/// vLLM's blocks: those of attention that chooses blocks of tokens (MiniMax-M3) are 128 tokens.
+std::optional<int> vllm_block(const Case& c);
+std::optional<CaseComplaint> vllm_block_size(const Case& c);
+/// Of MiniMax-M3 what an engine's version lacks.
+std::optional<CaseComplaint> minimax_without_fp4(const Case&c), minimax_in_16_bits(const Case&c);
+Complaint minimax_in_stages(const Case& c, const Plan& plan);
+/// Whether any module's weights are narrower than 16 bits.
+bool quantised(const Case& c);
+/// Blocks of another size than an engine has whose launch files name none (vLLM, SGLang).
+std::optional<CaseComplaint> other_block(const Case& c, const LaunchRules& rules);
 
 extern const LaunchRules kVllmRules, kSglangRules, kTrtllmRules;
 std::span<const LaunchRules* const> launch_rules();

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "planner/engines/checkpoints.hpp"
+#include "planner/engines/launch_rules.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/layers/share.hpp"
 
@@ -129,7 +130,13 @@ LaunchOptions vllm_options(const Server& s) {
   if (deprecated_files(s.study)) put(o, "--allow-deprecated-quantization");
   if (s.study.precision.activations == Dtype::bf16) put(o, "--dtype", "bfloat16");
   if (!kv_name(s).empty()) put(o, "--kv-cache-dtype", kv_name(s));
-  if (has_compression(s.study.model)) put(o, "--block-size", s.engine.pools.compressed_block);
+  if (has_compression(s.study.model))
+    put(o, "--block-size", s.engine.pools.compressed_block);
+  else if (const int block =
+               vllm_block(s.study).value_or(s.study.engine ? s.study.kv_block : kVllmRules.own_block);
+           block != kVllmRules.own_block &&
+           (s.served == nullptr || find(s.served->options, "--block-size") == nullptr))
+    put(o, "--block-size", block);
   const long long budget = token_budget(s);
   put(o, "--enable-chunked-prefill");
   put(o, "--max-num-batched-tokens", budget);

@@ -115,6 +115,20 @@ std::string offered_caches(const LaunchRules& rules, const Case& c) {
                      types.front());
 }
 
+// The same where neither another cache nor other weights alone would do.
+std::string offered_pair(const LaunchRules& rules, const Case& c) {
+  for (const Dtype weights : {Dtype::fp4, Dtype::fp8, Dtype::int4, Dtype::bf16}) {
+    if (!computes(c, weights)) continue;
+    for (const Dtype kv : {Dtype::fp8, Dtype::bf16}) {
+      const Case both = with_cache(with_weights(c, weights), kv);
+      if (runs(rules, both))
+        return fmt::format("precision: {{weights: {}, kv: {}, math: {}}}", to_string(weights), to_string(kv),
+                           to_string(both.precision.math));
+    }
+  }
+  return "";
+}
+
 bool of_weights(const CaseRule& rule) {
   return std::string_view(rule.id) == "weight_type" || std::string_view(rule.id) == "weight_kernels";
 }
@@ -133,6 +147,14 @@ std::optional<CaseRefusal> refused_case(const LaunchRules& rules, std::span<cons
     if (refusal->instead.empty()) {
       refusal->weights = weights_that_run(rules, c);
       refusal->instead = offers(rules, c, refusal->weights);
+    }
+    if (refusal->instead.empty()) refusal->instead = offered_pair(rules, c);
+    if (refusal->instead.empty()) {  // nor does the engine have the blocks that were asked for
+      Case in_own_blocks = c;
+      in_own_blocks.kv_block = own_block_of(rules.engine, c);
+      const std::string caches = offered_caches(rules, in_own_blocks);
+      if (!caches.empty())
+        refusal->instead = fmt::format("{}, and kv_block: {} tokens", caches, in_own_blocks.kv_block);
     }
     if (refusal->instead.empty()) refusal->instead = "another model or engine";
   }
@@ -260,6 +282,10 @@ int dense_ranks_under(const std::string& engine, const Case& c, const Plan& plan
 std::optional<int> block_of(const std::string& engine, const Case& c) {
   const LaunchRules& rules = rules_named(engine);
   return rules.block == nullptr ? std::nullopt : rules.block(c);
+}
+
+int own_block_of(const std::string& engine, const Case& c) {
+  return block_of(engine, c).value_or(rules_named(engine).own_block);
 }
 
 std::string variable_for_long_context(const std::string& engine) { return rules_named(engine).long_context; }

@@ -68,6 +68,8 @@ std::string engine_names_of(const Strategy& s);
 /// Tokens of a block of the cache, where an engine ("trtllm") has kernels for one size alone of the case's
 /// model on its device; nothing where blocks are a choice.
 std::optional<int> block_of(const std::string& engine, const Case& c);
+/// The same where nobody says another: the engine's default.
+int own_block_of(const std::string& engine, const Case& c);
 
 /// The variable that, set to 1, lets an engine ("vllm") start lengths beyond a model's maximum.
 std::string variable_for_long_context(const std::string& engine);

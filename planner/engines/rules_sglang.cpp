@@ -55,15 +55,6 @@ EngineLayout layout_of(const Case& c, Flags f) {
 
 EngineLayout layout(const Case& c, const Plan& p) { return layout_of(c, flags_of(c, p)); }
 
-// Of a quantised checkpoint no group of Mamba-2 is copied to several ranks ("Tensor parallel currently
-// supported for quantized models only if tensor parallel world size divides num groups",
-// layers/attention/mamba/mamba.py).
-bool quantised(const Case& c) {
-  constexpr std::array kModules{Module::attention, Module::out_proj, Module::dense_ffn, Module::experts};
-  return std::any_of(kModules.begin(), kModules.end(),
-                     [&](Module m) { return bytes_per_element(c.precision.of(m).weights) < 2; });
-}
-
 // Integer divisions leave ranks out where the experts' groups do not make up TP.
 Complaint expert_groups(const Case& c, const Plan& p) {
   const Flags f = flags_of(c, p);
@@ -197,6 +188,10 @@ constexpr CaseRule kCases[]{
      "layers/quantization/__init__.py, BASE_QUANTIZATION_METHODS, and gptq.py, GPTQConfig (its "
      "get_quant_method of experts, too), near v0.5.14",
      [](const Case& c) { return unread_files(c, kSglangFiles); }},
+    {"kv_block",
+     "launch files name no page size but of pairs, whose pages the engine needs: blocks say nothing",
+     "sgl-project/sglang python/sglang/srt: server_args.py, page_size@49e384ce9d",
+     [](const Case& c) { return other_block(c, kSglangRules); }},
     {"int8_device", "INT8 is multiplied by kernels of Turing to Hopper, which end with an error on Blackwell",
      "sgl-project/sglang sgl-kernel/csrc/gemm/int8_gemm_kernel.cu, int8_scaled_mm@1f2840c9c9f6, which "
      "python/sglang/srt/layers/quantization/w8a8_int8.py and compressed_tensors call, near v0.5.14",
@@ -260,6 +255,9 @@ constexpr LaunchRule kPlans[]{
      "sgl-project/sglang python/sglang/srt: server_args.py:823@v0.5.15, not in 49e384ce9d",
      [](const Case&, const Plan& p) { return missing_feature(kSglangRules, p); }},
     kWholeTrays,
+    // Of a quantised checkpoint no group of Mamba-2 is copied to several ranks ("Tensor parallel currently
+    // supported for quantized models only if tensor parallel world size divides num groups",
+    // layers/attention/mamba/mamba.py).
     {"heads", "attention TP divides the query heads",
      "sgl-project/sglang python/sglang/srt: layers/linear.py:949@49e384ce9d",
      [](const Case& c, const Plan& p) { return uneven_heads(c, layout(c, p).tpa, !quantised(c)); }},

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "planner/engines/draft_rules.hpp"
 #include "planner/engines/file_methods.hpp"
@@ -96,6 +97,11 @@ std::optional<int> block(const Case& c) {
 }
 
 std::optional<CaseComplaint> block_size(const Case& c) {
+  if (!has_latents(c.model)) {
+    if (std::has_single_bit(static_cast<unsigned>(c.kv_block))) return std::nullopt;
+    return CaseComplaint{"kv_block", fmt::format("blocks of {} tokens", c.kv_block),
+                         fmt::format("a power of two, for instance {} tokens", kTrtllmRules.own_block)};
+  }
   const int own = block(c).value_or(c.kv_block);
   if (c.kv_block == own) return std::nullopt;
   return CaseComplaint{
@@ -250,8 +256,15 @@ constexpr CaseRule kCases[]{
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, "
      "near v1.3.0rc20",
      widened_weights},
-    {"kv_block", "MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper",
-     "NVIDIA/TensorRT-LLM docs/source/features/helix.md:44-45@04c8822cc42f; of MLA's pages pull request "
+    {"minimax_types", "MiniMax-M3's weights are in 16 bits",
+     "NVIDIA/TensorRT-LLM docs/source/deployment-guide/deployment-guide-for-minimax-m3-on-trtllm.md, near "
+     "v1.3.0rc20; pull request 15587 of 26 June 2026",
+     minimax_in_16_bits},
+    {"kv_block",
+     "MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper; others take a power of two",
+     "NVIDIA/TensorRT-LLM docs/source/features/helix.md:44-45@04c8822cc42f; "
+     "docs/source/advanced/kv-cache-reuse.md@"
+     "c3589f17f24f; of MLA's pages pull request "
      "10261, as quoted by ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:38-51@095f58a51",
      block_size},
 };
@@ -364,6 +377,7 @@ const LaunchRules kTrtllmRules{
     .put_drafts = put_trtllm_drafts,
     // thop/attentionOp.cpp:1235 of v1.3.0rc20: ai-dynamo/aiconfigurator collect_mla.py:38-51@095f58a51.
     .block = block,
+    .own_block = 32,  // llmapi/llm_args.py, KvCacheConfig.tokens_per_block
 };
 
 }  // namespace shardline

@@ -74,12 +74,11 @@ Complaint dcp_cache(const Case& c, const Plan& p) {
   return fmt::format("MLA with a cache in {}", to_string(c.precision.kv));
 }
 
-// Of launch files, which name no --block-size: CUTLASS's MLA on Blackwell has blocks of 128 tokens, the
-// default of others, 16, is a size that they have.
+// CUTLASS's MLA on Blackwell has blocks of 128 tokens, whatever --block-size says.
 Complaint dcp_interleave(const Case& c, const Plan& p) {
   if (!with_dcp(p)) return std::nullopt;
   const bool cutlass = has_latents(c.model) && architecture_of(c.system.device) == Architecture::blackwell;
-  const int block = cutlass ? 128 : 16, own = std::stoi(option_text(p, "interleave"));
+  const int block = cutlass ? 128 : c.kv_block, own = std::stoi(option_text(p, "interleave"));
   if (block % own == 0) return std::nullopt;
   return fmt::format("interleave={} of blocks of {} tokens", own, block);
 }
@@ -140,6 +139,17 @@ constexpr CaseRule kCases[]{
      "method_to_config, auto_gptq.py, AutoGPTQConfig.TYPE_MAP, near v0.24.0; "
      "modelopt.py:104-119,353-359@80e511772f3e, of 23 June 2026",
      [](const Case& c) { return unread_files(c, kVllmFiles); }},
+    {"kv_block",
+     "blocks have 16 tokens, or as many as a power of two up to 256 that --block-size says; of MiniMax-M3 "
+     "128",
+     "vllm-project/vllm vllm/config/cache.py, CacheConfig.DEFAULT_BLOCK_SIZE, "
+     "vllm/v1/attention/backends/flash_attn.py, get_supported_kernel_block_sizes (multiples of 16), near "
+     "v0.24.0",
+     vllm_block_size},
+    {"minimax_types", "MiniMax-M3's weights are in 16 bits or FP8: NVFP4 came with 0.25",
+     "vllm-project/vllm vllm/models/minimax_m3/nvidia/model.py@v0.24.0; pull request 46756, of the release "
+     "notes of v0.25.0",
+     minimax_without_fp4},
     {"int8_device", "INT8 is multiplied by CUTLASS's kernels, which end with an error on Blackwell",
      "vllm-project/vllm csrc/libtorch_stable/quantization/w8a8/cutlass/c3x/scaled_mm_helper.hpp, "
      "dispatch_scaled_mm@8bfe65c7210f, which vllm/model_executor/kernels/linear/scaled_mm/cutlass.py, "
@@ -194,6 +204,11 @@ constexpr LaunchRule kPlans[]{
      "prefill context parallelism",
      "vllm-project/vllm vllm/v1/attention/backend.py:752, vllm/v1/worker/cp_utils.py:39-44@ee0da84ab9",
      [](const Case&, const Plan& p) { return missing_feature(kVllmRules, p); }},
+    {"stages", "MiniMax-M3 runs in no stages, which came with 0.25",
+     "vllm-project/vllm vllm/models/minimax_m3/nvidia/model.py:671-679@v0.24.0; pull request 45810 of 24 "
+     "June "
+     "2026, of the release notes of v0.25.0; issue 45455",
+     minimax_in_stages},
     kWholeTrays,
     {"nodes",
      "machines have equal parts of a server, or whole groups of data parallelism each, and groups above a "
@@ -366,6 +381,7 @@ const LaunchRules kVllmRules{
     .long_context = "VLLM_ALLOW_LONG_MAX_MODEL_LEN",  // vllm/config/model.py:2222
     .draft_modules = vllm_draft_modules_of,
     .put_drafts = put_vllm_drafts,
+    .block = vllm_block,
 };
 
 }  // namespace shardline

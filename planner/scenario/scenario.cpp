@@ -64,7 +64,7 @@ void check_precision(const scenario_parts::PrecisionKeys& precision, const std::
       Case c = make_case(m, system, scenario_parts::precision_of(precision, m, system, engine.profile.get()),
                          1, 1, Routing{});
       c.engine = engine.profile;
-      c.kv_block = block_of(c.engine->name, c).value_or(1);  // of types alone: the user's block comes later
+      c.kv_block = own_block_of(c.engine->name, c);  // of types alone: the user's block comes later
       if (scenario_parts::check_case(root, c)) return;
     }
     if (scenario_parts::check_units(precision, m, system.device, root)) return;
@@ -240,8 +240,7 @@ Study study_for(const Question& asked, Case served, const Workload& w,
                               : scenario_parts::workload_text(w.batch));
   out.study = std::move(served);
   // What the user says holds or is refused (rule kv_block).
-  if (const auto& e = out.study.engine; e && !w.block)
-    out.study.kv_block = block_of(e->name, out.study).value_or(out.study.kv_block);
+  if (const auto& e = out.study.engine; e && !w.block) out.study.kv_block = own_block_of(e->name, out.study);
   out.study.memory_limit = limits.memory;
   // Grids and partitions put requests of their own in its place.
   out.study.batch = w.batch == Batch{} ? prefill_batch({{0, 1}}) : w.batch;

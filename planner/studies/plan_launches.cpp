@@ -24,7 +24,7 @@ std::optional<std::string> not_started(const Case& c, const Plan& plan, const En
   Case under = started_by(engine, c);
   // Bare kernels have a block that no engine chose; it is of their times only where shards take turns at
   // blocks.
-  if (!c.engine && plan.kvp == 1) under.kv_block = block_of(engine.name, under).value_or(under.kv_block);
+  if (!c.engine && plan.kvp == 1) under.kv_block = own_block_of(engine.name, under);
   const auto text = [&](const Refusal& why) {
     return fmt::format("the engine does not start it: {} ({})", why.text, why.source);
   };
@@ -63,8 +63,7 @@ EnginesThatStart::EnginesThatStart(const Case& c) {
     if (!c.engine || c.engine->name != engine.name)
       under.engine = std::make_shared<const EngineProfile>(engine);
     Asked asked{engine.name, under, under};
-    if (under.engine != c.engine)
-      asked.in_own_blocks.kv_block = block_of(engine.name, under).value_or(under.kv_block);
+    if (under.engine != c.engine) asked.in_own_blocks.kv_block = own_block_of(engine.name, under);
     asked.runs_own = !does_not_start(asked.in_own_blocks);
     asked.runs_others = !does_not_start(asked.in_blocks_of_case);
     engines_.push_back(std::move(asked));

@@ -18,20 +18,18 @@ namespace {
 using namespace testing;
 
 // Imported, but not known of an engine in its version: under it a result says that it was not checked. Of
-// MiniMax-M3 and Step-3.7 engines have classes under the names that the makers' files give
-// (MiniMaxM3SparseForConditionalGeneration, Step3p7ForConditionalGeneration), not those of the files here.
+// Step-3.7 engines have classes under the name that the maker's file gives (Step3p7ForConditionalGeneration),
+// not that of the file here.
 const std::map<std::string, std::set<std::string>> kNotLookedFor = {
     {"vllm",
-     {"MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM", "Qwen3_5ForCausalLM",
-      "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
+     {"Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM",
+      "Step3p7FlashForCausalLM"}},
     {"sglang",
-     {"Ernie4_5ForCausalLM", "MiniMaxM3ForCausalLM", "Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM",
-      "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
+     {"Ernie4_5ForCausalLM", "Qwen3VLForCausalLM", "Qwen3VLMoeForCausalLM", "Qwen3_5ForCausalLM",
+      "Qwen3_5MoeForCausalLM", "Step3p7FlashForCausalLM"}},
     {"trtllm",
-     {"DeepseekV4ForCausalLM", "KimiLinearForCausalLM", "MiniMaxM3ForCausalLM", "Qwen2MoeForCausalLM",
-      "Qwen3NextForCausalLM", "Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration",
-      "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM",
-      "Qwen3_5MoeForConditionalGeneration", "SeedOssForCausalLM", "Step3p5ForCausalLM",
+     {"Qwen2MoeForCausalLM", "Qwen3NextForCausalLM", "Qwen3VLForConditionalGeneration",
+      "Qwen3VLMoeForConditionalGeneration", "SeedOssForCausalLM", "Step3p5ForCausalLM",
       "Step3p7FlashForCausalLM"}},
 };
 
@@ -74,7 +72,7 @@ TEST(Architectures, EnginesStartTheModelsThatTheyHave) {
       Case c = decode_case(model, "h100-hgx", 1'024);
       c.precision = all_bf16();
       c.engine = profile(engine);
-      c.kv_block = block_of(engine, c).value_or(c.kv_block);
+      c.kv_block = own_block_of(engine, c);
       const auto refusal = does_not_start(c);
       ASSERT_EQ(refusal.has_value(), !starts) << refusal->text;
       EXPECT_FALSE(unchecked_model(c));
@@ -88,8 +86,8 @@ TEST(Architectures, EnginesStartTheModelsThatTheyHave) {
 
 // Of today's models, by sources other than the tables: release notes of vLLM 0.24.0 (DeepSeek-V4, on SM120
 // beside GLM-5.1) and of SGLang 0.5.12 (DeepSeek-V4), tables of supported models of TensorRT-LLM 1.3.0rc20
-// (DeepSeek-V3.2, GLM-5) and 1.3.0rc13 (MiniMax-M2). Names that were not found in an engine's version stay
-// open.
+// (DeepSeek-V3.2, GLM-5, no DeepSeek-V4) and 1.3.0rc13 (MiniMax-M2), release notes of vLLM 0.24.0 and of
+// TensorRT-LLM 1.3.0rc19 (MiniMax-M3) and 1.3.0rc9 (Qwen3.5).
 TEST(Architectures, TodaysModelsAreKnownOrSaidNotToBe) {
   using enum HasArchitecture;
   const std::map<std::string, std::map<std::string, HasArchitecture>> known{
@@ -101,7 +99,7 @@ TEST(Architectures, TodaysModelsAreKnownOrSaidNotToBe) {
         {"qwen3.5-397b-a17b", yes},
         {"nemotron-3-super-120b-a12b", yes},
         {"kimi-k3", no},
-        {"minimax-m3", not_read}}},
+        {"minimax-m3", yes}}},
       {"sglang",
        {{"deepseek-v4-pro", yes},
         {"deepseek-v3.2", yes},
@@ -110,14 +108,16 @@ TEST(Architectures, TodaysModelsAreKnownOrSaidNotToBe) {
         {"qwen3.5-397b-a17b", yes},
         {"nemotron-3-super-120b-a12b", yes},
         {"kimi-k3", no},
-        {"minimax-m3", not_read}}},
+        {"minimax-m3", no}}},
       {"trtllm",
        {{"deepseek-v3.2", yes},
         {"glm-5.2", yes},
         {"minimax-m2.5", yes},
         {"nemotron-3-super-120b-a12b", yes},
         {"mimo-v2-flash", no},
-        {"deepseek-v4-pro", not_read},
+        {"deepseek-v4-pro", no},
+        {"minimax-m3", yes},
+        {"qwen3.5-397b-a17b", yes},
         {"kimi-k3", no}}}};
   for (const LaunchRules* rules : launch_rules()) {
     const auto at = known.find(rules->engine);
@@ -159,7 +159,7 @@ TEST(Architectures, WhatNobodyLookedForIsPricedAndSaidNotToBeChecked) {
 
 // Where no plan is left there are no plans whose warnings would say it.
 TEST(Architectures, WhatNobodyLookedForIsSaidWhereNoPlanFits) {
-  for (const char* const name : {"MiniMaxM3ForCausalLM", "DeepseekV3ForCausalLM"}) {
+  for (const char* const name : {"Step3p7FlashForCausalLM", "DeepseekV3ForCausalLM"}) {
     Study study;
     Sweep sweep;
     sweep.search.strategies = {parse_plan("tensor:tpa=1,tpf=1").strategy};
@@ -172,7 +172,7 @@ TEST(Architectures, WhatNobodyLookedForIsSaidWhereNoPlanFits) {
         study, {}, [](std::uint64_t, std::uint64_t) {}, [] { return true; });
     ASSERT_FALSE(answer.any()) << "671 B parameters on one GPU";
     const auto note = unchecked_model(study.study);
-    EXPECT_EQ(note.has_value(), name == std::string("MiniMaxM3ForCausalLM"));
+    EXPECT_EQ(note.has_value(), name == std::string("Step3p7FlashForCausalLM"));
     const bool said = std::any_of(answer.unread.begin(), answer.unread.end(),
                                   [&](const Diagnostic& d) { return note && d.what == *note; });
     EXPECT_EQ(said, note.has_value());

@@ -195,7 +195,7 @@ TEST(Checkpoints, P20CachesOfDeepSeekV4AreInFp8) {
     EXPECT_EQ(scenario_parts::precision_of({}, c.model, c.system).kv, Dtype::bf16) << "as files say";
     for (const char* engine : {"vllm", "sglang"}) {
       c.engine = testing::profile(engine);
-      c.kv_block = block_of(engine, c).value_or(c.kv_block);
+      c.kv_block = own_block_of(engine, c);
       EXPECT_FALSE(does_not_start(c)) << does_not_start(c)->text;
       Case wide = c;
       wide.precision.kv = Dtype::bf16;

@@ -134,8 +134,10 @@ TEST(ContextChoice, C22RanksShareTheIndexThatTensorParallelismRepeats) {
     EXPECT_GT(seconds(c, tp8, kind), 0.5 * seconds(c, one, kind)) << to_string(kind);
     EXPECT_LT(seconds(c, cp8, kind), 0.25 * seconds(c, tp8, kind)) << to_string(kind);
   }
-  // Not faster than its share: prices of many rows fall a little with their number.
-  EXPECT_GT(seconds(c, cp8, OpKind::index_logits), seconds(c, one, OpKind::index_logits) / 8);
+  // Not faster than its share, but for what the correction of the measured block, of which both are parts,
+  // differs by between an eighth of the rows and all of them.
+  for (const OpKind kind : {OpKind::index_logits, OpKind::top_k})
+    EXPECT_GT(seconds(c, cp8, kind), 0.98 * seconds(c, one, kind) / 8) << to_string(kind);
 }
 
 TEST(ContextChoice, C22MemoryIsShardedAndBuffersHoldAllRowsTwice) {

@@ -37,7 +37,7 @@ inline Case case_of(const std::string& engine, const Try& t) {
   Case c = decode_case(t.model, t.system, 32'768);
   c.precision = all_bf16();
   c.engine = profile(engine);
-  c.kv_block = block_of(engine, c).value_or(32);
+  c.kv_block = own_block_of(engine, c);
   if (t.change) t.change(c);
   return c;
 }
@@ -117,6 +117,10 @@ inline void accepts_drafts(Case& c) {
   c.acceptance = std::make_shared<const AcceptanceCurve>(AcceptanceForm{0.8, 0.9});
 }
 inline void accepts_drafts_of_three(Case& c) { accepts_drafts(c), c.model.drafts->count = 3; }
+// Of a model that SGLang has a class for, and none for a module that drafts for it.
+inline void drafts_without_a_class(Case& c) {
+  accepts_drafts(c), c.model.architecture = "MiniMaxM2ForCausalLM";
+}
 inline void prefills(Case& c) { c.batch = prefill_batch({{0, 32'768}}); }
 inline void is_served(Case& c) { c.served = {8'192, 1'024}; }
 inline void mixes(Case& c) { c.batch.prefill = {{0, 1'000}}; }

@@ -78,7 +78,7 @@ TEST(Launchable, EnginesOfAPlanAreThoseThatStartIt) {
       c.precision = all_bf16();
       if (*engine != '\0') {
         c.engine = profile(engine);
-        c.kv_block = block_of(engine, c).value_or(c.kv_block);
+        c.kv_block = own_block_of(engine, c);
       }
       if (row.plan.change) row.plan.change(c);
       EXPECT_EQ(EnginesThatStart(c).of(plan), row.engines) << engine;

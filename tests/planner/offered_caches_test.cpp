@@ -13,9 +13,23 @@ namespace {
 
 using namespace testing;
 
-// What the text of a refusal offers in place of a cache: types of the cache, or else of all weights.
+// What the text of a refusal offers in place of a cache: types of the cache, or else of all weights, or else
+// of both.
 std::vector<Case> offered(const Case& c, const std::string& instead) {
   std::vector<Case> out;
+  if (instead.starts_with("precision: {")) {
+    Precision& p = out.emplace_back(c).precision;
+    int said = 0;
+    for (const Dtype t : {Dtype::fp8, Dtype::bf16, Dtype::fp4, Dtype::int4}) {
+      const auto says = [&](const char* key) {
+        return instead.find(std::string(key) + ": " + std::string(to_string(t))) != std::string::npos;
+      };
+      if (says("weights")) p.weights = t, p.math = arithmetic_of(t), ++said;
+      if (says("kv")) p.kv = t, ++said;
+    }
+    EXPECT_EQ(said, 2) << instead;
+    return out;
+  }
   const bool weights = instead.starts_with("weights all of ");
   const std::string names = instead.substr(weights ? 15 : 0, instead.find(',') - (weights ? 15 : 0));
   for (const Dtype t : {Dtype::fp8, Dtype::bf16, Dtype::fp4, Dtype::int4}) {
