@@ -25,7 +25,7 @@ void PipelineClock::pass(Step& step, const StepBatch& batch) {
   times_.of(batch, batch_);
   Seconds at = step.decided;  // when the next stage has it
   const std::uint64_t number = first_ + steps_.size();
-  if (number >= order_.follows) {
+  if (order_.looks_behind == 0 && number >= order_.follows) {
     const std::uint64_t before = number - order_.follows;
     if (this->step(before).answers) at = std::max(at, known(before));
   }
@@ -47,13 +47,39 @@ void PipelineClock::decided(Seconds now, const StepBatch& batch, bool answers) {
   next.empty = batch.empty();
   next.answers = answers && !next.empty;
   if (!next.empty) pass(next, batch);
+  next.decision = ++decisions_;
   steps_.push_back(next);
+  if (order_.looks_behind == 0) return;
+  looks_ = std::max(now, passed_);
+  passed_ = stages_.front().link_free;
+}
+
+// Whether tokens are back, where it looks next, of the first step that is under way.
+bool PipelineClock::sees() const {
+  if (ended_ == first_ + steps_.size()) return false;
+  const Step& next = step(ended_);
+  return next.decision + order_.looks_behind <= decisions_ && next.had <= looks_;
+}
+
+// Decisions for nobody take no time until it may wait for the first of the steps.
+void PipelineClock::waits(Seconds now) {
+  if (order_.looks_behind == 0) return;
+  ++decisions_;
+  if (ended_ == first_ + steps_.size()) return;
+  const Step& next = step(ended_);
+  decisions_ = std::max(decisions_, next.decision + order_.looks_behind);
+  looks_ = std::max(now, next.had);
+}
+
+PipelineClock::Event PipelineClock::next() {
+  if (order_.looks_behind > 0 && !sees()) return {looks_, false};
+  return {next_ends(), true};
 }
 
 Seconds PipelineClock::next_ends() {
   SL_CHECK(ended_ < first_ + steps_.size(), "a step that ends was decided");
   const Step& next = step(ended_);
-  last_ = std::max(last_, next.empty ? next.decided : known(ended_));
+  last_ = std::max(last_, order_.looks_behind > 0 ? looks_ : next.empty ? next.decided : known(ended_));
   ++ended_;
   // Those that a step still to be decided may follow.
   while (first_ < ended_ && first_ + order_.follows < first_ + steps_.size()) {

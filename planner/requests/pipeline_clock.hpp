@@ -15,8 +15,15 @@ namespace shardline {
 /// that carries one at a time. The first stage begins besides not before the engine has decided the step,
 /// and not before the tokens of an earlier step are known, which StageOrder names: who goes on from those may
 /// be in it. [R37] When these are known depends on later steps where StageOrder says so.
+///
+/// [R38] An engine that looks behind decides the next step when the first stage has passed on the one before
+/// the last, looks then at tokens that are back, and waits for tokens only where it has nobody to decide for.
 class PipelineClock {
  public:
+  struct Event {
+    Seconds at;
+    bool ends;  // a step; else the engine only decides the next one
+  };
   /// Refers to `times`.
   PipelineClock(const StageTimes& times, const StageOrder& order);
   /// The engine decides one more step. `answers`: its tokens are waited for.
@@ -24,6 +31,14 @@ class PipelineClock {
   /// When the first of the decided steps ends that nobody asked for yet: its tokens are known. One without a
   /// batch is nowhere on its way, and ends with the one before.
   Seconds next_ends();
+
+  /// [R38] Whether the engine decides a step now, before anything that is under way ends: always, but of one
+  /// that looks behind.
+  bool decides(Seconds now) const { return order_.looks_behind == 0 || (looks_ <= now && !sees()); }
+  /// There is nobody to decide a step for: it waits for the first that is under way, if there is one.
+  void waits(Seconds now);
+  /// What comes next, a step that is decided being under way: next_ends(), or a decision.
+  Event next();
 
  private:
   struct Stage {
@@ -36,9 +51,11 @@ class PipelineClock {
     Seconds computed;  // by the first stage
     Seconds reached;   // the last stage
     bool empty = true, answers = false;
+    std::uint64_t decision = 0;  // its number, those for nobody counted
   };
   const Step& step(std::uint64_t number) const;
   Seconds known(std::uint64_t number) const;
+  bool sees() const;
   void pass(Step& step, const StepBatch& batch);
 
   const StageTimes& times_;
@@ -48,6 +65,10 @@ class PipelineClock {
   std::deque<Step> steps_;        // from number first_ on
   std::uint64_t first_ = 0, ended_ = 0;
   Seconds last_;  // the end of the last step
+  // Of an engine that looks behind: when it looks next, decisions ever, and when the first stage has passed
+  // on the step that was decided last.
+  Seconds looks_, passed_;
+  std::uint64_t decisions_ = 0;
 };
 
 }  // namespace shardline

@@ -126,31 +126,34 @@ bool PlayedEngine::give(Group& group, const TraceRequest& request, Seconds came,
   return true;
 }
 
-// A step in which no group has anything to do is none, or [R19] one of dummy batches.
 void PlayedEngine::decide() {
   const std::size_t depth = groups_.front().scheduler->depth();
-  while (steps_.size() < depth) {
-    if (rule_.wave > 0) {
-      if (!decide_or_dummy()) return;
-      continue;
-    }
-    deal();
-    works_.clear();
-    for (Group& g : groups_) {
-      works_.push_back(g.scheduler->schedule() ? 1 : 0);
-      take_firsts(g);
-    }
-    if (std::count(works_.begin(), works_.end(), 1) > 0) {
-      steps_.push_back(std::move(works_));
-      if (clock_) {
-        const Scheduler& only = *groups_.front().scheduler;
-        clock_->decided(now_, only.back(), only.back_answers());
-      }
-      continue;
-    }
-    const auto again = [](const Group& g) { return g.scheduler->decides_again(); };
-    if (!steps_.empty() || std::none_of(groups_.begin(), groups_.end(), again)) return;
+  const auto decides = [this] { return !clock_ || clock_->decides(now_); };
+  while (steps_.size() < depth && decides()) {
+    if (!(rule_.wave > 0 ? decide_or_dummy() : decide_once())) break;
   }
+  if (clock_ && decides()) clock_->waits(now_);
+}
+
+// A step in which no group has anything to do is none, or [R19] one of dummy batches. False: nothing is to be
+// decided now.
+bool PlayedEngine::decide_once() {
+  deal();
+  works_.clear();
+  for (Group& g : groups_) {
+    works_.push_back(g.scheduler->schedule() ? 1 : 0);
+    take_firsts(g);
+  }
+  if (std::count(works_.begin(), works_.end(), 1) > 0) {
+    steps_.push_back(std::move(works_));
+    if (clock_) {
+      const Scheduler& only = *groups_.front().scheduler;
+      clock_->decided(now_, only.back(), only.back_answers());
+    }
+    return true;
+  }
+  const auto again = [](const Group& g) { return g.scheduler->decides_again(); };
+  return steps_.empty() && std::any_of(groups_.begin(), groups_.end(), again);
 }
 
 // [R14] A token that came with its cache is the client's when the step that goes on from it is decided.
@@ -229,7 +232,7 @@ void PlayedEngine::step() {
   stretch_ = {Seconds(0), Seconds(0), 1};
   open_ = 1;
   if (clock_) {
-    stretch_.start = std::max(Seconds(0), clock_->next_ends() - now_);
+    if (!pass_stages()) return;
   } else if (prompts_) {
     stretch_.start = step_of_groups(times_, batches_);
   } else {
@@ -288,7 +291,18 @@ void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps) {
     out_.dummy_time += took;
     return;
   }
-  PlayedStep told{from, now_, steps};
+  PlayedStep told = account_time(from, took);
+  told.from = since_.value_or(from);
+  told.steps = steps;
+  since_.reset();
+  if (stepped_) stepped_(told);
+  out_.end = now_;
+  out_.steps += steps;
+}
+
+// What a time up to now_ adds.
+PlayedStep PlayedEngine::account_time(Seconds from, Seconds took) {
+  PlayedStep told{from, now_};
   double running = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     const Scheduler& s = *groups_[i].scheduler;
@@ -307,9 +321,7 @@ void PlayedEngine::account(Seconds from, Seconds took, std::uint64_t steps) {
   out_.held += told.held * took.value;
   out_.running += running * took.value;
   out_.series.add(from, now_, {running, static_cast<double>(told.waiting), told.held, prompts_});
-  if (stepped_) stepped_(told);
-  out_.end = now_;
-  out_.steps += steps;
+  return told;
 }
 
 void PlayedEngine::finish(Group& group, Seconds from, std::uint64_t steps) {

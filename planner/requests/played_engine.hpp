@@ -68,7 +68,7 @@ void merge(ServedRequests& to, const ServedRequests& more);
 /// without goes on until its engines ask each other whether anybody has any left.
 ///
 /// [R36] Where times are of stages, as many steps as the scheduler decides ahead are on their way together;
-/// they end in their order.
+/// they end in their order. [R38] There may be events in which an engine only decides the next one.
 class PlayedEngine {
  public:
   using Answered = std::function<void(const AnsweredRequest&)>;
@@ -148,15 +148,18 @@ class PlayedEngine {
   void queue(const TraceRequest& r, Seconds came);
   void deal();
   void decide();
+  bool decide_once();
   bool unfinished() const;
   bool decide_or_dummy();
   void take_firsts(Group& group);
   void look_at_groups();
   std::uint64_t steps_alike() const;
   void step();
+  bool pass_stages();
   void end_open();
   void die();
   void account(Seconds from, Seconds took, std::uint64_t steps);
+  PlayedStep account_time(Seconds from, Seconds took);
   void finish(Group& group, Seconds from, std::uint64_t steps);
   bool token(Group& group, Scheduler::Id id, Seconds from, std::uint64_t steps);
   void leave(Group& group, Scheduler::Id id);
@@ -180,6 +183,7 @@ class PlayedEngine {
   std::uint64_t open_ = 0;
   bool prompts_ = false, dummy_ = false;
   std::optional<PipelineClock> clock_;  // [R36]
+  std::optional<Seconds> since_;        // [R38] the end of a step, where the engine decided behind it
   std::uint64_t wave_ = 0;  // steps that were decided since somebody came to a replica that had stopped
   std::vector<GroupRouter::Counts> counts_;
   std::vector<Scheduler::Id> firsts_;

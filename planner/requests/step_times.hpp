@@ -58,6 +58,10 @@ struct StageOrder {
   /// [R37] Tokens of a step are not sent back before the step that is so many later has reached the last
   /// stage, and not looked at before the first stage has computed the one that is so many later.
   std::size_t sent = 0, looked = 0;
+  /// [R38] Of an engine that decides a step whenever the first stage has taken the one before, whoever is
+  /// under way, and looks then for tokens that are back: for those of a step from so many decisions later on.
+  /// 0: one that decides as steps end.
+  std::size_t looks_behind = 0;
 };
 
 /// [R3] Times of steps. A table made of a plan's blocks is one; there is one model of a step, so that

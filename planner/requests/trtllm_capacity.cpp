@@ -156,7 +156,10 @@ void TrtllmScheduler::fit_no_evict() {
   std::int64_t available = pool_.available() - owed_;
   // All of those that decode are in the step, but where tokens or places are out.
   const bool all = together_ || (completing_ == 0 && decoding_.size() * rows() <= knobs_.max_num_tokens);
-  (all ? generating_ : fitting_) = decoding_;
+  if (staged())
+    fit_who_is_back();
+  else
+    (all ? generating_ : fitting_) = decoding_;
   if (is_static && decoding() + coming_.size() > 0) return;
   if (role_ != PairRole::decodes) {
     fit_prompts(available);
@@ -190,7 +193,7 @@ bool TrtllmScheduler::fits(Id id, Room& room) {
   const Request& r = requests_[id];
   const std::int64_t states = r.first_chunk() ? 1 : 0;
   const std::size_t before = steady_.count() + generating_.size() + fitting_.size();
-  if (before >= knobs_.max_batch_size || states > room.slots) return false;
+  if (before >= places() || states > room.slots) return false;
   const std::int64_t most = owes(r);
   if (most > room.blocks) {
     for (const Id other : uncounted_) room.counted -= to_completion(other);
@@ -210,7 +213,8 @@ void TrtllmScheduler::fit_prompts(std::int64_t available) {
   const bool is_static = knobs_.capacity_scheduler_policy == TrtllmPolicy::static_batch;
   const bool parts = knobs_.enable_chunked_prefill;
   const std::uint32_t block = knobs_.tokens_per_block;
-  const std::uint64_t verified = (decoding() - completing_) * rows();
+  const std::uint64_t verified = staged() ? std::min<std::uint64_t>(fitting_.size(), knobs_.max_batch_size)
+                                          : (decoding() - completing_) * rows();
   std::uint32_t left = knobs_.max_num_tokens -
                        static_cast<std::uint32_t>(std::min<std::uint64_t>(verified, knobs_.max_num_tokens));
   uncounted_.clear();

@@ -8,6 +8,17 @@
 
 namespace shardline {
 
+namespace {
+
+// How many steps may be decided and not ended. In stages as many as the queue of those that are launched has
+// places (py_executor.py, MIN_ASYNC_MICRO_BATCH_NUM and executed_batch_queue).
+std::size_t steps_ahead(const TrtllmKnobs& knobs) {
+  if (knobs.pipeline_parallel_size > 1) return 1024;
+  return knobs.disable_overlap_scheduler ? 1 : 2;
+}
+
+}  // namespace
+
 TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role, DraftLaw law)
     : knobs_(knobs),
       role_(role),
@@ -15,9 +26,10 @@ TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role, DraftL
       in_order_(!knobs.enable_chunked_prefill ||
                 knobs.context_chunking_policy != TrtllmChunking::equal_progress),
       together_(law_.drafts() == 0 && knobs.capacity_scheduler_policy != TrtllmPolicy::max_utilization &&
-                knobs.max_batch_size <= knobs.max_num_tokens),
+                knobs.max_batch_size <= knobs.max_num_tokens && knobs.pipeline_parallel_size == 1),
       pool_(knobs.blocks, knobs.enable_block_reuse),
-      steady_(knobs.tokens_per_block) {
+      steady_(knobs.tokens_per_block),
+      steps_(std::vector<DecidedStep>(steps_ahead(knobs))) {
   SL_CHECK(knobs.tokens_per_block > 0 && knobs.max_num_tokens > 0 && knobs.max_batch_size > 0,
            "a step has room for a token of a request");
   if (blocks_of(knobs.max_seq_len) > knobs.blocks) {
@@ -32,6 +44,7 @@ TrtllmScheduler::TrtllmScheduler(const TrtllmKnobs& knobs, PairRole role, DraftL
   }
   require_room_for_drafts();
   require_states_played();
+  require_stages_played();
 }
 
 std::uint32_t TrtllmScheduler::blocks_of(std::uint64_t tokens) const {
@@ -230,7 +243,7 @@ bool TrtllmScheduler::compute_prompt(const Chunk& c, std::uint32_t& budget) {
 
 bool TrtllmScheduler::schedule() {
   SL_CHECK(steps_.size() < depth(), "few enough steps are decided");
-  while (!queue_.empty() && active() < knobs_.max_batch_size) {
+  while (!queue_.empty() && active() < places()) {
     activate(queue_.front());
     queue_.pop_front();
   }

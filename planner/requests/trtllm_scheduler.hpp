@@ -52,7 +52,8 @@ struct TrtllmKnobs {
   bool reads_found = false;  // what is found here is read, too [the other server's reuse is off]
   // [R23] Of a model whose layers keep states: one of each request that has begun, and one that pads CUDA
   // graphs, as the engine has max_batch_size + 1 of them.
-  std::uint32_t state_slots = 0;  // 0: there are no states
+  std::uint32_t state_slots = 0;             // 0: there are no states
+  std::uint32_t pipeline_parallel_size = 1;  // stages [the plan's: R38]
 };
 
 /// The scheduler of TensorRT-LLM's PyTorch backend [R9]: which of the active requests fit the cache
@@ -84,6 +85,10 @@ struct TrtllmKnobs {
 /// In a pair of pools [R21] one that prefills keeps the blocks of what it has computed until they were read,
 /// which it learns at ends of steps. One that decodes takes blocks of the prompt for a request that comes,
 /// reads into them, and the token that came with it is the client's when the first row of it is decided.
+///
+/// [R38] In stages a step is decided whenever the first of them has taken the one before, of max_batch_size
+/// requests at most, and whoever has a token under way is in none; as many requests are active as all stages
+/// together have places for. Each step is played, and each request looked at in it.
 ///
 /// Not here: partial reuse of a block, beams, drafts in trees or of other servers, attention DP's balance,
 /// several window sizes, LoRA. A token under way when a request is paused counts.
@@ -128,7 +133,7 @@ class TrtllmScheduler : public Scheduler {
   std::optional<Id> add(const TraceRequest& request, std::uint32_t text_block = kTraceBlock) override;
   bool takes(const TraceRequest& request) const override;
   void forget(Id id) override;
-  std::size_t depth() const override { return knobs_.disable_overlap_scheduler ? 1 : 2; }
+  std::size_t depth() const override { return steps_.most(); }
   std::size_t decided() const override { return steps_.size(); }
   /// Throws UserError where the engine ends with an error: without chunks, a request that was paused may have
   /// become longer than a step; EngineStops where blocks that capacity counted are not there.
@@ -137,6 +142,8 @@ class TrtllmScheduler : public Scheduler {
     return left_early_ || (role_ != PairRole::none && !pausing_.empty());
   }
   const StepBatch& front() const override;
+  StageOrder stage_order() const override;
+  const StepBatch& back() const override { return steps_.back().batch; }
   std::uint64_t steps_alike() const override;
   Ended finish_steps(std::uint64_t steps = 1) override;
   const Request& request(Id id) const override { return requests_[id]; }
@@ -202,6 +209,7 @@ class TrtllmScheduler : public Scheduler {
     list.erase(at);
   }
   std::size_t active() const { return here_ - queue_.size(); }
+  std::size_t places() const { return std::size_t{knobs_.max_batch_size} * knobs_.pipeline_parallel_size; }
   bool evicts() const { return knobs_.capacity_scheduler_policy == TrtllmPolicy::max_utilization; }
   std::int64_t owes(const Request& r) const { return std::int64_t{r.all_blocks} - r.share.blocks; }
   // Requests that decode, or will end.
@@ -232,6 +240,12 @@ class TrtllmScheduler : public Scheduler {
   void more_alike(std::uint64_t steps);
   std::uint64_t most_alike() const;
   std::uint64_t blocks_for(std::uint64_t steps) const;
+
+  // In stages, trtllm_pipeline.cpp.
+  bool staged() const { return knobs_.pipeline_parallel_size > 1; }
+  void require_stages_played() const;
+  bool under_way(const Request& r) const { return r.last > finished_; }
+  void fit_who_is_back();
 
   // Of pairs, trtllm_pair.cpp.
   void notice();
@@ -274,7 +288,7 @@ class TrtllmScheduler : public Scheduler {
   std::int64_t owed_ = 0;       // blocks that those lack for their answers who decode or read
   std::deque<Id> queue_;        // beyond max_batch_size
   std::vector<Id> ended_, leaving_;
-  DecidedSteps steps_;
+  DecidedRing<std::vector<DecidedStep>> steps_;
   // Of the step that is being decided.
   std::vector<Id> fitting_, pausing_, generating_, reading_;
   std::vector<Chunk> chunks_;

@@ -158,16 +158,16 @@ std::optional<std::string> no_play_of_steps(const Case& c, const Plan& plan, boo
   if (plan.pp == 1)
     return fmt::format("its {} microbatches are as many steps on their way at once, which is not played yet",
                        plan.in_flight);
-  if (same_engine(c.engine->name, "trtllm"))
-    return fmt::format(
-        "its pipeline has several steps on their way at once, which is played under vllm and sglang alone: "
-        "how {} passes them on is not played yet",
-        c.engine->title);
   if (prompts) return "a pipeline of a pool of prompts is not played yet";
   if (plan.dp > 1) return "its attention groups would meet in every stage, which is not played yet";
+  const bool trtllm = same_engine(c.engine->name, "trtllm");
   if (plan.in_flight != plan.pp)
-    return fmt::format("the engine has a step on its way for each stage: in_flight={}", plan.pp);
+    return fmt::format(
+        "the engine {}: in_flight={}",
+        trtllm ? "launches steps as long as somebody is in none" : "has a step on its way for each stage",
+        plan.pp);
   if (plan[kDrafts] > 0) return "drafts in stages are not played yet";
+  if (trtllm && has_recurrence(c.model)) return "states of requests in stages are not played yet";
   if (same_engine(c.engine->name, "sglang") && has_window_pool(c))
     return "windows in stages, each micro-batch of which drops its own, are not played yet";
   return std::nullopt;
@@ -301,8 +301,10 @@ Alike alike(const SglangKnobs& k) {
 }
 
 Alike alike(const TrtllmKnobs& k) {
-  return {k.max_num_tokens, k.max_batch_size,     k.tokens_per_block, k.blocks,
-          k.max_seq_len,    k.enable_block_reuse, "max_batch_size"};
+  return {k.max_num_tokens,   k.max_batch_size * k.pipeline_parallel_size,
+          k.tokens_per_block, k.blocks,
+          k.max_seq_len,      k.enable_block_reuse,
+          "max_batch_size"};
 }
 
 Alike alike(const ServiceKnobs& knobs) {
@@ -330,7 +332,9 @@ std::string not_ahead(const ServiceKnobs& knobs) {
     return k->async_scheduling ? "" : "async_scheduling=false";
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
     return k->disable_overlap_schedule ? "disable_overlap_schedule=true" : "";
-  return std::get<TrtllmKnobs>(knobs.of).disable_overlap_scheduler ? "disable_overlap_scheduler=true" : "";
+  const auto& trtllm = std::get<TrtllmKnobs>(knobs.of);
+  const bool off = trtllm.disable_overlap_scheduler && trtllm.pipeline_parallel_size == 1;
+  return off ? "disable_overlap_scheduler=true" : "";
 }
 
 Diagnostic unplayed_batch(const Plan& plan, const ServiceKnobs& knobs) {

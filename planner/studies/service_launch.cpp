@@ -156,7 +156,9 @@ ServedOptions options_of(const PlayedServer& s, const ServiceAnswer& a) {
   };
   std::visit(put_all, s.knobs.of);
   const long long largest = s.on.engine->graphs.empty() ? 0 : s.on.engine->graphs.back();
-  out.graphs = std::min<long long>(largest, s.knobs.requests());
+  // Of a step; [R38] as many again are active in each stage more.
+  const auto* trtllm = std::get_if<TrtllmKnobs>(&s.knobs.of);
+  out.graphs = std::min<long long>(largest, trtllm != nullptr ? trtllm->max_batch_size : s.knobs.requests());
   if (a.question.prefill)
     put_pair_routing(out, a.question);
   else

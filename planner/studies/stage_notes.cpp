@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "planner/studies/knob_tables.hpp"
 #include "sim/base/argument_names.hpp"
@@ -49,11 +51,30 @@ Diagnostic stages_played(const VllmKnobs& knobs) {
        together}};
 }
 
+// [R38] What a play of stages takes for granted.
+Diagnostic stages_played(const TrtllmKnobs& knobs) {
+  const std::uint32_t most = knobs.max_batch_size;
+  std::vector<std::string> says{
+      "who comes while others are under way waits for the first of their steps, and is in the next one with "
+      "those that it frees; while stages are full more steps than stages are on their way, of fewer requests "
+      "each, and while anything is GPUs of stages that wait count as busy",
+      "so since TensorRT-LLM's pull request 10349 (February 2026); behind 16170 (August 2026) with "
+      "TLLM_PP_ASYNC_BROADCAST_SAMPLE_STATE=1"};
+  if (knobs.disable_overlap_scheduler)
+    says.emplace_back("disable_overlap_scheduler=true changes nothing in stages, whose loop works ahead");
+  return {{},
+          fmt::format("a step is decided whenever the first of {} stages has passed on the one before the "
+                      "last, of {} requests at most, and nobody is in two of them but with parts of a prompt",
+                      knobs.pipeline_parallel_size, most),
+          says};
+}
+
 }  // namespace
 
 Diagnostic stages_played(const ServiceKnobs& knobs) {
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of)) return stages_played(*k);
-  SL_CHECK(std::holds_alternative<VllmKnobs>(knobs.of), "stages of two engines are played");
+  if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) return stages_played(*k);
+  SL_CHECK(std::holds_alternative<VllmKnobs>(knobs.of), "every engine's stages are played");
   return stages_played(std::get<VllmKnobs>(knobs.of));
 }
 

@@ -6,7 +6,7 @@
 
 namespace shardline {
 
-/// [R36] [R37] What it takes for granted. Of an engine whose stages are played (checked).
+/// [R36] [R37] [R38] What it takes for granted.
 Diagnostic stages_played(const ServiceKnobs& knobs);
 
 }  // namespace shardline

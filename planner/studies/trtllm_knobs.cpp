@@ -37,6 +37,17 @@ void set_state_slots(TrtllmKnobs& knobs, const Case& c, const Plan& plan, long l
         {argument_given("knob", fmt::format("max_batch_size={}", fit)) + " has room for as many requests"}}});
 }
 
+// [R38] What a plan with stages is not played with.
+void require_stages(const TrtllmKnobs& knobs, const Plan& plan, const KnobsGiven& given) {
+  if (plan.pp == 1 || knobs.capacity_scheduler_policy != TrtllmPolicy::max_utilization) return;
+  throw UserError({Diagnostic{
+      {},
+      fmt::format("{} capacity_scheduler_policy=MAX_UTILIZATION: TensorRT-LLM pauses nobody where there are "
+                  "stages, as in {}, so that blocks that it counts on are not there (its issue 18115)",
+                  argument_name(given.option), to_string(plan)),
+      {"GUARANTEED_NO_EVICT, the engine's default, or STATIC_BATCH"}}});
+}
+
 }  // namespace
 
 TrtllmKnobs trtllm_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
@@ -51,7 +62,9 @@ TrtllmKnobs trtllm_knobs(const Case& c, const Plan& plan, const std::vector<std:
     knobs.enable_block_reuse = false;  // as launch files say it
     knobs.max_batch_size = 0;
   }
+  knobs.pipeline_parallel_size = static_cast<std::uint32_t>(plan.pp);
   set_knobs(knobs, overrides, given);
+  require_stages(knobs, plan, given);
   knobs.max_batch_size = std::min(knobs.max_batch_size, verified_at_once(knobs, plan));
   knobs.tokens_per_block = on_sharers(knobs.tokens_per_block, sharers_of(c, plan));
   if (states)

@@ -180,5 +180,80 @@ TEST(PipelineClock, R37BufferedTokensWaitForTheNextStep) {
   EXPECT_EQ(clock.next_ends(), Seconds(23));
 }
 
+void expect_end(PipelineClock& clock, double at) {
+  const PipelineClock::Event e = clock.next();
+  EXPECT_TRUE(e.ends);
+  EXPECT_EQ(e.at, Seconds(at));
+}
+void expect_decision(PipelineClock& clock, double at) {
+  const PipelineClock::Event e = clock.next();
+  EXPECT_FALSE(e.ends);
+  EXPECT_EQ(e.at, Seconds(at));
+  EXPECT_TRUE(clock.decides(Seconds(at)));
+}
+
+// Two stages that compute a token in a second. Step 1 is in them from 0 to 1 and to 2, step 2, decided at
+// once behind it, from 1 to 2 and to 3. The loop looks again when the first stage has passed on step 1. Step
+// 3, decided then, is a prompt of 10 tokens: from 2 to 12, and to 22. The loop looks when step 2 has passed
+// the first stage, 2, and sees the token of step 1. Step 4 of that request waits for the first stage, 12 to
+// 13 and 22 to 23, and the loop until that has passed on the prompt: the token of step 2, back at 3, is seen
+// at 12. Step 5: from 13 to 14, 23 to 24; at 13 there is nobody to decide for, and the loop waits for step 3.
+TEST(PipelineClock, R38TheLoopLooksWhenTheFirstStageHasPassedOn) {
+  const AlikeStages times(2);
+  StageOrder order;
+  order.looks_behind = 1;
+  PipelineClock clock(times, order);
+  EXPECT_TRUE(clock.decides(Seconds(0)));
+  clock.decided(Seconds(0), decodes(1), true);
+  EXPECT_TRUE(clock.decides(Seconds(0)));
+  clock.decided(Seconds(0), decodes(1), true);
+  EXPECT_FALSE(clock.decides(Seconds(0)));
+  expect_decision(clock, 1);
+  clock.decided(Seconds(1), prompts(10), true);
+  expect_end(clock, 2);
+  EXPECT_TRUE(clock.decides(Seconds(2)));
+  clock.decided(Seconds(2), decodes(1), true);
+  EXPECT_FALSE(clock.decides(Seconds(2)));
+  expect_end(clock, 12);
+  EXPECT_TRUE(clock.decides(Seconds(12)));
+  clock.decided(Seconds(12), decodes(1), true);
+  expect_decision(clock, 13);
+  clock.waits(Seconds(13));
+  EXPECT_FALSE(clock.decides(Seconds(22)));
+  expect_end(clock, 22);
+  clock.waits(Seconds(22));
+  expect_end(clock, 23);
+  clock.waits(Seconds(23));
+  expect_end(clock, 24);
+  clock.waits(Seconds(24));
+  EXPECT_TRUE(clock.decides(Seconds(24)));  // nothing is under way
+}
+
+// Four stages: tokens of a step are asked for three decisions later. Steps 1 and 2 are single tokens, back at
+// 4 and 5, step 3 a prompt of 10, in the first stage from 2 to 12. Step 4 is decided at 2, and the loop looks
+// at 12: for the tokens of step 1, not yet for those of step 2. Those it sees with the next decision, at once
+// where that is for nobody, and with step 5 when step 4 has passed the first stage, at 13.
+TEST(PipelineClock, R38TokensAreAskedForSoManyDecisionsLater) {
+  for (const bool somebody : {false, true}) {
+    const AlikeStages times(4);
+    StageOrder order;
+    order.looks_behind = 3;
+    PipelineClock clock(times, order);
+    clock.decided(Seconds(0), decodes(1), true);
+    clock.decided(Seconds(0), decodes(1), true);
+    expect_decision(clock, 1);
+    clock.decided(Seconds(1), prompts(10), true);
+    expect_decision(clock, 2);
+    clock.decided(Seconds(2), decodes(1), true);
+    expect_end(clock, 12);
+    EXPECT_TRUE(clock.decides(Seconds(12)));
+    if (somebody)
+      clock.decided(Seconds(12), decodes(1), true);
+    else
+      clock.waits(Seconds(12));
+    expect_end(clock, somebody ? 13 : 12);
+  }
+}
+
 }  // namespace
 }  // namespace shardline

@@ -51,6 +51,8 @@ class PlainTrtllmEngine {
   using Ptr = std::shared_ptr<Req>;
 
   std::int64_t block() const { return k_.tokens_per_block; }
+  // Of the capacity scheduler: of all stages together.
+  std::size_t max_num_requests() const { return std::size_t{k_.max_batch_size} * k_.pipeline_parallel_size; }
   std::int64_t ceil_div(std::int64_t tokens) const { return (tokens + block() - 1) / block(); }
 
   // The KV cache manager.
@@ -164,7 +166,7 @@ class PlainTrtllmEngine {
     std::int64_t available = pool_.available(), slots = states_.available();
     std::vector<Ptr> pending;
     for (const Ptr& r : active_requests_) {
-      if (fitting.size() >= k_.max_batch_size) break;
+      if (fitting.size() >= max_num_requests()) break;
       if (!r->generating()) {
         pending.push_back(r);
         continue;
@@ -176,7 +178,7 @@ class PlainTrtllmEngine {
     if (is_static && !fitting.empty()) return;
     for (const Ptr& r : pending) {
       if (!is_static && beneficial_to_skip(*r)) continue;
-      if (fitting.size() >= k_.max_batch_size || remaining_blocks_to_completion(*r) > available ||
+      if (fitting.size() >= max_num_requests() || remaining_blocks_to_completion(*r) > available ||
           remaining_states_to_completion(*r) > slots)
         break;
       fitting.push_back(r);
@@ -194,7 +196,7 @@ class PlainTrtllmEngine {
       Req& r = *active_requests_[i];
       if (beneficial_to_skip(r)) {
         ++i;
-      } else if (fitting.size() < k_.max_batch_size && scheduled + needed_blocks_one_step(r) <= free) {
+      } else if (fitting.size() < max_num_requests() && scheduled + needed_blocks_one_step(r) <= free) {
         scheduled += needed_blocks_one_step(r);
         fitting.push_back(active_requests_[i++]);
       } else {
@@ -221,7 +223,7 @@ class PlainTrtllmEngine {
     std::size_t count = 0;
     bool all_fit = true;
     for (const Ptr& r : fitting) {
-      if (r->state == State::to_complete) continue;
+      if (r->state == State::to_complete || inflight_req_ids_.count(r->id) > 0) continue;
       if (r->state == State::context_init) {
         r->chunk_size = r->remaining();
         r->reusable = r->seq ? 0 : static_cast<std::int64_t>(lookup(*r).size()) * block();
@@ -294,6 +296,7 @@ class PlainTrtllmEngine {
   std::vector<KvBlock> padding_;
   std::vector<Ptr> active_requests_;
   std::set<BlockHash> newly_contributed_;
+  std::set<Scheduler::Id> inflight_req_ids_;  // of several stages
   std::uint32_t waited_iters_ = 0;
   std::uint64_t pauses_ = 0;
 };

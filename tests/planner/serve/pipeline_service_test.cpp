@@ -14,6 +14,7 @@
 #include "planner/serving/plan_stages.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/service_knobs.hpp"
+#include "planner/studies/service_launch.hpp"
 #include "tests/planner/serve/served_line.hpp"
 
 namespace shardline {
@@ -48,7 +49,7 @@ StepBatch random_batch(std::mt19937_64& random) {
 // One microbatch through all stages is what the evaluator has for it, its host included. A stage is busy no
 // longer than it is occupied.
 TEST(PlanStages, R36StagesAddUpToThePass) {
-  for (const char* engine : {"ideal", "vllm", "sglang"}) {
+  for (const char* engine : {"ideal", "vllm", "sglang", "trtllm"}) {
     for (const char* text : {kTwo, kFour}) {
       const Study study = study_of(engine);
       Plan plan = possible_plan(study, text);
@@ -72,7 +73,7 @@ TEST(PlanStages, R36StagesAddUpToThePass) {
 
 // Alike steps that fill the stages go round in the time of a token that the plan's closed form has [S9].
 TEST(PlanStages, R36FullStagesAreTheClosedForm) {
-  for (const char* engine : {"ideal", "vllm", "sglang"}) {
+  for (const char* engine : {"ideal", "vllm", "sglang", "trtllm"}) {
     for (const char* text : {kTwo, kFour}) {
       const Study study = study_of(engine);
       const Plan plan = possible_plan(study, text);
@@ -131,7 +132,9 @@ TEST(PipelineService, R36ZeroLoadIsOneRequestAlone) {
   const std::pair<const char*, const char*> all[] = {{"vllm", "async_scheduling=true"},
                                                      {"vllm", "async_scheduling=false"},
                                                      {"sglang", "pp_async_batch_depth=0"},
-                                                     {"sglang", "pp_async_batch_depth=1"}};
+                                                     {"sglang", "pp_async_batch_depth=1"},
+                                                     {"trtllm", "disable_overlap_scheduler=false"},
+                                                     {"trtllm", "disable_overlap_scheduler=true"}};
   for (const auto& [engine, knob] : all) {
     const Study study = study_of(engine);
     ServiceQuestion q = question(study, kFour);
@@ -163,7 +166,7 @@ TEST(PipelineService, R36ZeroLoadIsOneRequestAlone) {
 
 // The cache has room for the requests of all turns together: blocks of memory are those of a plan with one.
 TEST(PipelineService, R36BlocksAreOfAllTurns) {
-  for (const char* engine : {"vllm", "sglang"}) {
+  for (const char* engine : {"vllm", "sglang", "trtllm"}) {
     const Study study = study_of(engine);
     for (const char* text : {kTwo, kFour}) {
       Plan plan = possible_plan(study, text);
@@ -182,7 +185,6 @@ TEST(PipelineService, R36RefusesByName) {
   Plan one = plan;
   one.in_flight = 1;
   EXPECT_THAT(*no_play(vllm.study, one), HasSubstr("in_flight=2"));
-  EXPECT_THAT(*no_play(study_of("trtllm").study, plan), HasSubstr("under vllm and sglang alone"));
   EXPECT_THAT(fault([&] {
                 ServiceQuestion q = question(vllm, kTwo);
                 q.prefill = {possible_plan(vllm, "tensor:tpa=8,tpf=8"), 1, {}, 0, "prefill-knob"};
@@ -240,6 +242,68 @@ TEST(PipelineService, R37OneUserAStageIsTheClosedForm) {
     EXPECT_NEAR(apart / times.of(step).value, 1, 0.05);
     EXPECT_LT(together, 0.9 * apart);
   }
+}
+
+TEST(PipelineService, R38RefusesByName) {
+  const Study trtllm = study_of("trtllm");
+  const Plan plan = possible_plan(trtllm, kTwo);
+  EXPECT_EQ(no_play(trtllm.study, plan), std::nullopt);
+  EXPECT_THAT(*no_play(trtllm.study, plan, true), HasSubstr("a pool of prompts"));
+  Plan one = plan;
+  one.in_flight = 1;
+  EXPECT_THAT(*no_play(trtllm.study, one), HasSubstr("as long as somebody is in none: in_flight=2"));
+  const auto refused = [&](const char* text, const char* knob) {
+    return fault([&] {
+      ServiceQuestion q = question(trtllm, text);
+      q.requests = 4;
+      q.knobs = {knob};
+      served(trtllm, q);
+    });
+  };
+  const char* const pauses = "capacity_scheduler_policy=MAX_UTILIZATION";
+  EXPECT_THAT(refused(kTwo, pauses), HasSubstr("--knob capacity_scheduler_policy=MAX_UTILIZATION: "
+                                               "TensorRT-LLM pauses nobody where there are stages"));
+  EXPECT_EQ(refused(kTwo, "capacity_scheduler_policy=STATIC_BATCH"), "");
+  EXPECT_EQ(refused("tensor:tpa=8,tpf=8", pauses), "");
+  // Settings of a plan whose knobs do not go with it are passed over by plan, which asks service_knobs().
+  EXPECT_THAT(fault([&] { service_knobs(trtllm.study, plan, {pauses}, 2176); }), HasSubstr("pauses nobody"));
+}
+
+// One user a stage, and one request in a step: as under SGLang the steps of one request go round in the time
+// of a token that the plan has for as many microbatches, but for the prompts of others. With room for both in
+// a step they meet in one.
+TEST(PipelineService, R38OneUserAStageIsTheClosedForm) {
+  const Study study = study_of("trtllm");
+  for (const char* text : {kTwo, kFour}) {
+    SCOPED_TRACE(text);
+    ServiceQuestion q = question(study, text);
+    q.rate = 0;
+    q.users = q.plan.pp;
+    q.requests = static_cast<std::uint64_t>(40 * q.users);
+    q.knobs = {"max_batch_size=1"};
+    const double apart = mean_of(served(study, q), Latency::tpot);
+    const PlanStepTimes times(study.study, q.plan, study.sweep().search.all_reduce);
+    StepBatch step;
+    step.decodes = 1;
+    step.cached = step.longest = 2048 + 64;
+    RecordProperty("apart", std::to_string(apart / times.of(step).value - 1));
+    EXPECT_NEAR(apart / times.of(step).value, 1, 0.05);
+  }
+}
+
+// Places of a step, and as many active requests as all stages have of them.
+TEST(PipelineService, R38StepsOfStagesAreSaid) {
+  const Study study = study_of("trtllm");
+  ServiceQuestion q = question(study, kTwo);
+  q.requests = 10;
+  q.knobs = {"max_batch_size=24", "disable_overlap_scheduler=true"};
+  const ServiceAnswer a = served(study, q);
+  std::string said;
+  for (const Diagnostic& d : a.narrow) said += to_string(d);
+  EXPECT_THAT(said, HasSubstr("the first of 2 stages has passed on the one before the last, of 24 requests"));
+  EXPECT_THAT(said, HasSubstr("disable_overlap_scheduler=true changes nothing in stages"));
+  EXPECT_EQ(a.knobs.requests(), 48U);
+  EXPECT_EQ(served_options(study.study, a).graphs, 24);
 }
 
 // Half as many places in each of two micro-batches as run in all, unless somebody says another.
