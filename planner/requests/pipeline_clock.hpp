@@ -24,6 +24,8 @@ class PipelineClock {
   /// When the first of the decided steps ends that nobody asked for yet: its tokens are known. One without a
   /// batch is nowhere on its way, and ends with the one before.
   Seconds next_ends();
+  /// [R38] What that step drew on its way.
+  const StepEnergy& drawn() const { return drawn_; }
 
  private:
   struct Stage {
@@ -36,6 +38,7 @@ class PipelineClock {
     Seconds computed;  // by the first stage
     Seconds reached;   // the last stage
     bool empty = true, answers = false;
+    StepEnergy drawn;
   };
   const Step& step(std::uint64_t number) const;
   Seconds known(std::uint64_t number) const;
@@ -47,7 +50,8 @@ class PipelineClock {
   std::vector<StageTime> batch_;  // of the step that is looked at
   std::deque<Step> steps_;        // from number first_ on
   std::uint64_t first_ = 0, ended_ = 0;
-  Seconds last_;  // the end of the last step
+  Seconds last_;      // the end of the last step
+  StepEnergy drawn_;  // by it
 };
 
 }  // namespace shardline
