@@ -14,6 +14,7 @@
 #include "planner/search/provenance.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/idle_settings.hpp"
+#include "planner/studies/played_cost.hpp"
 #include "planner/studies/saved_question.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/shell_word.hpp"
@@ -48,6 +49,9 @@ DeployedReplicas deployed_of(const AskedDeployment& asked, const PlayedDeploymen
   out.output_tokens_per_s_gpu = load.output_per_s_gpu;
   out.time_idle = load.idle;
   out.cost_per_million = cost_per_million(asked, d.answer);
+  const PlayedCost cost = played_cost(study, d.answer);
+  out.board_w = estimate_of(cost.watts);
+  out.joules_per_token = estimate_of(cost.joules_per_token);
   out.serve_command = serve_command(q, slo, saved, settings_beside(asked.plan.question));
   return out;
 }
@@ -76,7 +80,7 @@ std::vector<shardline::Diagnostic> deployment_warnings(const AskedDeployment& as
 std::optional<double> cost_per_million(const AskedDeployment& asked, const ServiceAnswer& a) {
   const double price = asked.plan.question.gpu_hour;
   if (!(price > 0) || !(a.load.output_per_s_gpu > 0)) return std::nullopt;
-  return price / 3600 / a.load.output_per_s_gpu * 1e6;
+  return money_per_million(price, a.load.output_per_s_gpu);
 }
 
 bool may_miss(const Study& study, const ServiceAnswer& a) {

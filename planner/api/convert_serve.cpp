@@ -4,6 +4,7 @@
 
 #include "planner/api/convert.hpp"
 #include "planner/search/provenance.hpp"
+#include "planner/studies/played_cost.hpp"
 
 namespace shardline::api {
 
@@ -66,7 +67,11 @@ std::vector<ServedTarget> targets_of(const ServedLoadAnswer& load) {
 
 namespace {
 
-ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs) {
+std::optional<double> board_of(const BoardWatts& watts) {
+  return watts.total() > 0 ? std::optional(watts.total()) : std::nullopt;
+}
+
+ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs, const BoardWatts& decode) {
   return {knobs_of(knobs),
           p.prefill_gpus,
           p.decode_gpus,
@@ -88,7 +93,9 @@ ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs) {
           static_cast<long long>(p.recomputed),
           p.lost_tokens,
           p.prefill_dummies,
-          p.decode_dummies};
+          p.decode_dummies,
+          board_of(p.prefill_watts),
+          board_of(decode)};
 }
 
 }  // namespace
@@ -109,7 +116,7 @@ ServeResult serve_result(const AskedService& asked, const ServiceAnswer& answer,
   r.gpus = static_cast<long long>(answer.question.plan.gpus()) * answer.question.replicas;
   if (load.pair) {
     r.gpus = load.pair->prefill_gpus + load.pair->decode_gpus;
-    r.pools = pools_of(*load.pair, *answer.prefill_knobs);
+    r.pools = pools_of(*load.pair, *answer.prefill_knobs, load.watts);
   }
   if (answer.accepted) r.drafts = drafts_of(*answer.accepted, answer.question.seed);
   r.sent = static_cast<long long>(load.sent);
@@ -143,6 +150,11 @@ ServeResult serve_result(const AskedService& asked, const ServiceAnswer& answer,
   r.kv_held = load.kv_held;
   r.kv_most = load.kv_most;
   r.queue_growth_per_s = load.growth_per_s;
+  const PlayedCost cost = played_cost(study, answer);
+  r.board_w = estimate_of(cost.watts);
+  r.energy_j = estimate_of(cost.joules);
+  r.joules_per_token = estimate_of(cost.joules_per_token);
+  r.cost_per_million_tokens = estimate_of(cost.per_million);
   r.step_error = answer.step_error;
   r.warnings = diagnostics_of(model_notes(study.study));
   for (Diagnostic& d : warnings_of(asked.warnings, answer.narrow)) r.warnings.push_back(std::move(d));

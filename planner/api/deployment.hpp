@@ -27,6 +27,8 @@ struct DeployedReplicas {
   double output_tokens_per_s_gpu = 0;
   double time_idle = 0;
   std::optional<double> cost_per_million;
+  std::optional<Estimate> board_w;
+  std::optional<Estimate> joules_per_token;
   std::string serve_command;
 };
 template <>
@@ -60,6 +62,11 @@ struct Fields<DeployedReplicas> {
     field("cost_per_million", &D::cost_per_million,
           "tokens of answers, in the user's money, all GPUs being paid for all the time; null: no price was "
           "given");
+    field("board_w", &D::board_w,
+          "power of a GPU's board until the last answer, waiting or not, mean of both pools of a pair, in W; "
+          "null: nothing is known of the system's boards");
+    field("joules_per_token", &D::joules_per_token,
+          "of all these boards, a token of answers, hosts and switches not; null likewise");
     field("serve_command", &D::serve_command,
           "that plays the same, of the file that --save wrote; where none was written, of `scenario_text` in "
           "a file plan.yaml");

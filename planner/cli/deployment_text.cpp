@@ -18,6 +18,7 @@
 #include "planner/search/provenance.hpp"
 #include "planner/serving/served.hpp"
 #include "planner/studies/plan_intervals.hpp"
+#include "planner/studies/played_cost.hpp"
 #include "planner/studies/saved_question.hpp"
 #include "reports/table.hpp"
 #include "reports/terminal.hpp"
@@ -132,6 +133,28 @@ std::string certainty_text(const Study& study, const PlayedDeployment& first,
   return out;
 }
 
+// Of the first row, and of the others their joules alone.
+std::string costs_text(const api::AskedDeployment& asked, const std::vector<const PlayedDeployment*>& shown,
+                       std::size_t width) {
+  const ServiceAnswer& first = shown.front()->answer;
+  std::string out;
+  if (const auto cost = api::cost_per_million(asked, first))
+    out +=
+        wrapped(fmt::format("costs: {:.3g} per million tokens of answers at {:g} per GPU-hour, idle ones too",
+                            *cost, asked.plan.question.gpu_hour),
+                width, "  ");
+  std::string energy = energy_text(asked.plan.study, first);
+  if (energy.empty()) return out;
+  std::vector<std::string> others;
+  for (const PlayedDeployment* d : shown) {
+    const auto joules = played_cost(asked.plan.study, d->answer).joules_per_token;
+    others.push_back(joules ? cost_digits(joules->value) : "-");
+  }
+  others.erase(others.begin());
+  if (!others.empty()) energy += fmt::format("; J per token of the other rows: {}", fmt::join(others, ", "));
+  return out + wrapped(energy, width, "  ");
+}
+
 }  // namespace
 
 std::string deployment_text(const api::AskedDeployment& asked, const DeploymentAnswer& a,
@@ -161,13 +184,7 @@ std::string deployment_text(const api::AskedDeployment& asked, const DeploymentA
     if (shown.front()->answer.accepted)
       out += wrapped("row 1: " + drafts_line(shown.front()->answer), width, "  ");
   }
-  if (!shown.empty()) {
-    if (const auto cost = api::cost_per_million(asked, shown.front()->answer))
-      out += wrapped(
-          fmt::format("costs: {:.3g} per million tokens of answers at {:g} per GPU-hour, idle ones too",
-                      *cost, asked.plan.question.gpu_hour),
-          width, "  ");
-  }
+  if (!shown.empty()) out += costs_text(asked, shown, width);
   out += wrapped(certificate_text(a), width, "  ");
   if (!a.not_played.empty())
     out += wrapped(fmt::format("{} plan{} that the engine starts cannot be played{}", a.not_played.size(),

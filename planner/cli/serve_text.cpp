@@ -16,6 +16,7 @@
 #include "planner/serving/served.hpp"
 #include "planner/studies/plan_intervals.hpp"
 #include "planner/studies/plan_load.hpp"
+#include "planner/studies/played_cost.hpp"
 #include "planner/studies/replica_failures.hpp"
 #include "reports/json.hpp"
 #include "reports/table.hpp"
@@ -343,6 +344,8 @@ std::string serve_text(const Study& study, const ServiceAnswer& a, std::size_t w
   }
   if (!a.load.targets.empty()) out += targets_text(a.load) + "\n";
   out += line(counts_text(*study.study.engine, a)) + line(use_text(a));
+  for (const std::string& cost : {energy_text(study, a), money_text(study, a)})
+    if (!cost.empty()) out += line(cost);
   if (a.load.pair) out += line(pair_text(*a.load.pair));
   return a.load.pair && !q.failures.empty() ? out + line(lost_text(a)) : out;
 }

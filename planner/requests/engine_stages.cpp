@@ -10,6 +10,7 @@ namespace shardline {
 bool PlayedEngine::pass_stages() {
   const PipelineClock::Event next = clock_->next();
   stretch_.start = std::max(Seconds(0), next.at - now_);
+  if (next.ends) stretch_.energy = clock_->drawn();
   if (next.ends || next.at > dies_) return true;
   open_ = 0;
   const Seconds from = now_;

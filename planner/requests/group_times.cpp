@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "sim/base/error.hpp"
@@ -12,17 +13,19 @@ namespace shardline {
 namespace {
 
 // Of requests with nothing cached.
-Seconds bare(const StepTimes& times, std::uint32_t requests) {
+PricedStep bare(const StepTimes& times, std::uint32_t requests) {
   StepBatch step;
   step.decodes = requests;
-  return times.of(step);
+  return times.priced(step);
 }
 
 // Of one group whose graph has `most` rows.
 DecodeStretch padded(const StepTimes& times, const StepBatch& batch, std::uint32_t most) {
   DecodeStretch line = times.decode(batch);
-  if (batch.decodes < most)
-    line.start += std::max(Seconds(0), bare(times, most) - bare(times, batch.decodes));
+  if (batch.decodes == most) return line;
+  const PricedStep full = bare(times, most), own = bare(times, batch.decodes);
+  line.start += std::max(Seconds(0), full.time - own.time);
+  line.energy += full.energy - own.energy;
   return line;
 }
 
@@ -43,16 +46,35 @@ bool has_work(std::span<const StepBatch* const> groups) {
 
 }  // namespace
 
-Seconds step_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups) {
-  if (groups.size() == 1) return times.of(*groups.front());
-  if (!has_prompts(groups)) return stretch_of_groups(times, groups).start;
-  Seconds out;
-  for (std::size_t i = 0; i < groups.size(); ++i)
-    if (!groups[i]->empty()) out = std::max(out, times.of_group(groups, i));
+PricedStep priced_step_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups) {
+  if (groups.size() == 1) return times.priced(*groups.front());
+  if (!has_prompts(groups)) {
+    const DecodeStretch line = stretch_of_groups(times, groups);
+    return {line.start, line.energy};
+  }
+  PricedStep out;
+  double work = 0;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i]->empty()) continue;
+    const PricedStep step = times.priced_group(groups, i);
+    out.time = std::max(out.time, step.time);
+    out.energy += step.energy;
+    out.shared += step.shared;
+    ++work;
+  }
+  const auto all = static_cast<double>(groups.size());
+  out.energy = (out.energy + out.shared * ((all - work) / work)) * (1 / all);
   return out;
 }
 
-Seconds dummy_step(const StepTimes& times) { return bare(times, 1); }
+Seconds step_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups) {
+  return priced_step_of_groups(times, groups).time;
+}
+
+DecodeStretch dummy_steps(const StepTimes& times) {
+  const PricedStep one = bare(times, 1);
+  return {one.time, Seconds(0), std::numeric_limits<std::uint64_t>::max(), one.energy};
+}
 
 DecodeStretch stretch_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups) {
   if (groups.size() == 1) return times.decode(*groups.front());
@@ -60,9 +82,19 @@ DecodeStretch stretch_of_groups(const StepTimes& times, std::span<const StepBatc
   std::uint32_t most = 0;
   for (const StepBatch* b : groups) most = std::max(most, b->decodes);
   std::vector<DecodeStretch> lines;
-  for (const StepBatch* b : groups)
-    if (!b->empty()) lines.push_back(padded(times, *b, most));
+  StepEnergy drawn, rise;  // of all groups together
+  for (const StepBatch* b : groups) {
+    if (b->empty()) {
+      drawn += bare(times, most).energy;
+      continue;
+    }
+    lines.push_back(padded(times, *b, most));
+    drawn += lines.back().energy;
+    rise += lines.back().rise;
+  }
   DecodeStretch out = lines.front();
+  out.energy = drawn * (1 / static_cast<double>(groups.size()));
+  out.rise = rise * (1 / static_cast<double>(groups.size()));
   for (const DecodeStretch& line : lines) {
     if (line.start > out.start || (line.start == out.start && line.slope > out.slope)) {
       out.start = line.start;

@@ -16,11 +16,14 @@ namespace shardline {
 /// of layers/dp_attention.py at 49e384ce9d): a group takes what its batch does, and what rows without a cache
 /// beside it add; the step the most of any.
 Seconds step_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups);
+/// [R39] The same with what boards draw, the mean of all groups': what each group's own batch does and the
+/// rows that it lacks, without caches; of one with nothing to do beside prompts, what is of all groups alike.
+PricedStep priced_step_of_groups(const StepTimes& times, std::span<const StepBatch* const> groups);
 
-/// [R19] Of a step in which no group computes anything: each runs a dummy batch, of one row without a cache
+/// [R19] Steps in which no group computes anything: each runs a dummy batch, of one row without a cache
 /// (vLLM, v1/worker/gpu_worker.py, `execute_dummy_batch`: `_dummy_run(1, uniform_decode=True)`; a stored file
 /// of an unknown commit).
-Seconds dummy_step(const StepTimes& times);
+DecodeStretch dummy_steps(const StepTimes& times);
 
 /// From a step without prompts on (checked), as long as every request gets a token a step and one group is
 /// the slowest.

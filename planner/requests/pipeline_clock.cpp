@@ -22,7 +22,7 @@ Seconds PipelineClock::known(std::uint64_t number) const {
 }
 
 void PipelineClock::pass(Step& step, const StepBatch& batch) {
-  times_.of(batch, batch_);
+  step.drawn = times_.pass(batch, batch_);
   Seconds at = step.decided;  // when the next stage has it
   const std::uint64_t number = first_ + steps_.size();
   if (order_.looks_behind == 0 && number >= order_.follows) {
@@ -46,6 +46,7 @@ void PipelineClock::decided(Seconds now, const StepBatch& batch, bool answers) {
   next.decided = now;
   next.empty = batch.empty();
   next.answers = answers && !next.empty;
+  next.drawn = {};
   if (!next.empty) pass(next, batch);
   next.decision = ++decisions_;
   steps_.push_back(next);
@@ -80,6 +81,7 @@ Seconds PipelineClock::next_ends() {
   SL_CHECK(ended_ < first_ + steps_.size(), "a step that ends was decided");
   const Step& next = step(ended_);
   last_ = std::max(last_, order_.looks_behind > 0 ? looks_ : next.empty ? next.decided : known(ended_));
+  drawn_ = next.drawn;
   ++ended_;
   // Those that a step still to be decided may follow.
   while (first_ < ended_ && first_ + order_.follows < first_ + steps_.size()) {

@@ -31,6 +31,8 @@ class PipelineClock {
   /// When the first of the decided steps ends that nobody asked for yet: its tokens are known. One without a
   /// batch is nowhere on its way, and ends with the one before.
   Seconds next_ends();
+  /// [R39] What that step drew on its way.
+  const StepEnergy& drawn() const { return drawn_; }
 
   /// [R38] Whether the engine decides a step now, before anything that is under way ends: always, but of one
   /// that looks behind.
@@ -52,6 +54,7 @@ class PipelineClock {
     Seconds reached;   // the last stage
     bool empty = true, answers = false;
     std::uint64_t decision = 0;  // its number, those for nobody counted
+    StepEnergy drawn;
   };
   const Step& step(std::uint64_t number) const;
   Seconds known(std::uint64_t number) const;
@@ -64,7 +67,8 @@ class PipelineClock {
   std::vector<StageTime> batch_;  // of the step that is looked at
   std::deque<Step> steps_;        // from number first_ on
   std::uint64_t first_ = 0, ended_ = 0;
-  Seconds last_;  // the end of the last step
+  Seconds last_;      // the end of the last step
+  StepEnergy drawn_;  // by it
   // Of an engine that looks behind: when it looks next, decisions ever, and when the first stage has passed
   // on the step that was decided last.
   Seconds looks_, passed_;

@@ -20,6 +20,12 @@ Seconds length(const DecodeStretch& s, std::uint64_t k) {
   return n * s.start + s.slope * (n * (n - 1) / 2);
 }
 
+// Drawn in the first k steps.
+StepEnergy drawn(const DecodeStretch& s, std::uint64_t k) {
+  const auto n = static_cast<double>(k);
+  return s.energy * n + s.rise * (n * (n - 1) / 2);
+}
+
 // The fewest of `most` steps that last so long, else `most`.
 std::uint64_t steps_until(const DecodeStretch& s, Seconds time, std::uint64_t most) {
   if (length(s, most) < time) return most;
@@ -234,12 +240,10 @@ void PlayedEngine::step() {
   if (clock_) {
     if (!pass_stages()) return;
   } else if (prompts_) {
-    stretch_.start = step_of_groups(times_, batches_);
+    const PricedStep one = priced_step_of_groups(times_, batches_);
+    stretch_ = {one.time, Seconds(0), 1, one.energy};
   } else {
-    if (dummy_)
-      stretch_ = {dummy_step(times_), Seconds(0), Scheduler::kEndless};
-    else
-      stretch_ = stretch_of_groups(times_, batches_);
+    stretch_ = dummy_ ? dummy_steps(times_) : stretch_of_groups(times_, batches_);
     if (jump_) open_ = std::min(stretch_.steps, steps_alike());
     open_ = steps_until(stretch_, dies_ - now_, open_);
   }
@@ -267,6 +271,7 @@ void PlayedEngine::end_open() {
   if (rule_.wave > 0) wave_ += steps - 1;
   now_ = from + length(stretch_, steps);
   hold(from, now_);
+  out_.energy += drawn(stretch_, steps);
   account(from, length(stretch_, steps), steps);
   works_ = std::move(steps_.front());
   steps_.pop_front();
@@ -279,6 +284,8 @@ void PlayedEngine::die() {
   const Seconds from = now_;
   now_ = dies_;
   dead_ = true;
+  // Of a pipeline: in the time behind the step before.
+  if (stretch_.start > Seconds(0)) out_.energy += stretch_.energy * ((now_ - from) / stretch_.start);
   account(from, now_ - from, 0);
 }
 
@@ -388,6 +395,7 @@ void merge(ServedRequests& to, const ServedRequests& more) {
   to.most_held = std::max(to.most_held, more.most_held);
   to.dummies += more.dummies;
   to.dummy_time += more.dummy_time;
+  to.energy += more.energy;
   to.series.merge(more.series);
 }
 

@@ -52,6 +52,7 @@ struct ServedRequests {
   /// [R19] Steps in which no group computed anything, which are none of `steps`, and what they took.
   std::uint64_t dummies = 0;
   Seconds dummy_time;
+  StepEnergy energy;    // [R39] of all steps, dummies and cut ones too
   ServedSeries series;  // the same over time
 };
 

@@ -1,6 +1,7 @@
 // How long an engine's step takes, by what is in it: the one thing that players ask of a plan.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,11 +29,41 @@ struct StepBatch {
   double prompt_pairs() const;
 };
 
+/// [R39] What kernels draw, of the board of one GPU, the mean of a replica's: joules by which kernels' watts
+/// are off together, and the seconds in which they run. In the rest of any time the board idles. All 0 where
+/// nothing is known of boards.
+struct StepEnergy {
+  static constexpr std::size_t kKinds = 3;
+  std::array<double, kKinds> joules{};
+  double seconds = 0;
+
+  StepEnergy& operator+=(const StepEnergy& other) {
+    for (std::size_t k = 0; k < kKinds; ++k) joules[k] += other.joules[k];
+    seconds += other.seconds;
+    return *this;
+  }
+  friend StepEnergy operator*(StepEnergy e, double part) {
+    for (double& j : e.joules) j *= part;
+    e.seconds *= part;
+    return e;
+  }
+  friend StepEnergy operator+(StepEnergy a, const StepEnergy& b) { return a += b; }
+  friend StepEnergy operator-(const StepEnergy& a, const StepEnergy& b) { return a + b * -1; }
+};
+
 /// The times of steps in which the same requests decode, one after another: step i of `steps` takes
-/// start + slope * i.
+/// start + slope * i, and draws energy + rise * i.
 struct DecodeStretch {
   Seconds start, slope;
   std::uint64_t steps = 1;
+  StepEnergy energy = {}, rise = {};
+};
+
+/// A step with what it draws. `shared`: the part of that for tokens of all attention groups alike, whatever
+/// the group's own batch is; known of steps of several groups.
+struct PricedStep {
+  Seconds time;
+  StepEnergy energy = {}, shared = {};
 };
 
 /// Of a batch in one stage of a pipeline: how long the stage computes it; how long it is before the stage can
@@ -49,6 +80,11 @@ class StageTimes {
   virtual std::size_t count() const = 0;
   /// Of a batch that is not empty, in the order of stages, of which `out` has as many.
   virtual void of(const StepBatch& batch, std::span<StageTime> out) const = 0;
+  /// [R39] The same, and what the batch draws on its way through all of them.
+  virtual StepEnergy pass(const StepBatch& batch, std::span<StageTime> out) const {
+    of(batch, out);
+    return {};
+  }
 };
 
 /// [R36] How an engine's steps follow each other through its stages.
@@ -77,6 +113,11 @@ class StepTimes {
   /// have prompts: what it would take if all waited for group `which` alone, whose batch is not empty. Other
   /// groups' may be. Of groups that all have one batch, of(it) to the bit.
   virtual Seconds of_group(std::span<const StepBatch* const> groups, std::size_t which) const = 0;
+  /// [R39] of() and of_group() with what boards draw meanwhile.
+  virtual PricedStep priced(const StepBatch& batch) const { return {of(batch)}; }
+  virtual PricedStep priced_group(std::span<const StepBatch* const> groups, std::size_t which) const {
+    return {of_group(groups, which)};
+  }
   /// [R36] Of a pipeline, whose steps are on their way together: players ask for these alone. Else nullptr.
   virtual const StageTimes* stages() const { return nullptr; }
 };

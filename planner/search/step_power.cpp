@@ -9,26 +9,28 @@ namespace shardline {
 
 namespace {
 
-// Joules of one rank, by law, and the seconds in which its kernels run.
-struct KernelEnergy {
-  std::array<double, kPowerClasses> joules{};
-  double seconds = 0;
-};
+static_assert(StepEnergy::kKinds == kPowerClasses, "kernels of one law are off together");
 
-// One op of each class of ranks, of which only some members may run it.
-void add_op(CostModel& cost, const Schedule& s, OpIndex i, double runs, KernelEnergy& out) {
-  const Op& op = s.ops[i];
-  const auto of_class = [&](const PricedOp& priced, double part) {
-    const Seconds time = cost.time(priced);
+// Of one op of each class of ranks, of which only some members may run it. Its price was asked for when the
+// step was timed, and is remembered.
+StepEnergy op_energy(CostModel& cost, const Schedule& s, OpIndex i) {
+  StepEnergy out;
+  const auto add = [&](const PricedOp& priced, double part) {
+    const Seconds time = cost.alone(cost.price(priced));
     const double seconds = time.value * part;
     const auto law = static_cast<std::size_t>(power_class(priced.kind));
     out.joules[law] += op_watts(cost.system(), priced, time) * seconds;
     out.seconds += seconds;
   };
-  double part = runs;
+  const Op& op = s.ops[i];
+  double part = 1;
   if (op.member != kEveryMember) part /= op.group.size;
-  if (op.variants == kAlike) return of_class(op, part);
-  for (int c = 0; c < s.classes; ++c) of_class(s.op_of_class(i, c), part / s.classes);
+  if (op.variants == kAlike) {
+    add(op, part);
+    return out;
+  }
+  for (int c = 0; c < s.classes; ++c) add(s.op_of_class(i, c), part / s.classes);
+  return out;
 }
 
 double square_sum_root(const std::array<double, kPowerClasses>& parts) {
@@ -58,24 +60,35 @@ BoardWatts BoardWatts::operator*(double part) const {
   return out;
 }
 
-BoardWatts board_watts(Evaluator& evaluator, Seconds step) {
-  const BoardPower& power = evaluator.study().system.power;
-  if (!power.known() || !(step > Seconds(0))) return {};
-  const Schedule& s = evaluator.schedule();
-  const std::vector<double> runs = executions(s);
-  KernelEnergy pass;  // of one microbatch through all stages
-  for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
-    for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i)
-      add_op(evaluator.cost(), s, i, runs[b], pass);
-  }
+PassEnergy pass_energy(CostModel& cost, const Schedule& s) {
+  PassEnergy out;
+  if (!cost.system().power.known()) return out;
   int stages = 0;
   for (const Stage& stage : s.stages) stages += stage.copies;
-  // While a step takes, all microbatches pass all stages.
-  const double each = static_cast<double>(s.in_flight) / stages / step.value;
-  BoardWatts out;
-  for (std::size_t k = 0; k < kPowerClasses; ++k) out.kernels[k] = pass.joules[k] * each;
-  out.idle = power.idle * (1 - pass.seconds * each);
+  const std::vector<double> runs = executions(s);
+  for (BlockIndex b = 0; b < s.blocks.size(); ++b) {
+    for (OpIndex i = s.blocks[b].first; i < s.blocks[b].last; ++i) {
+      const StepEnergy energy = op_energy(cost, s, i) * (runs[b] / stages);
+      out.all += energy;
+      const Part part = s.ops[i].part;
+      if (part == Part::ffn || part == Part::ffn_sum) out.shared += energy;
+    }
+  }
   return out;
+}
+
+BoardWatts mean_watts(const BoardPower& power, const StepEnergy& kernels, Seconds time, double off) {
+  if (!power.known() || !(time > Seconds(0))) return {};
+  BoardWatts out;
+  for (std::size_t k = 0; k < kPowerClasses; ++k) out.kernels[k] = kernels.joules[k] / time.value;
+  out.idle = power.idle * (1 - off - kernels.seconds / time.value);
+  return out;
+}
+
+BoardWatts board_watts(Evaluator& evaluator, Seconds step) {
+  const Schedule& s = evaluator.schedule();
+  // While a step takes, all microbatches pass all stages.
+  return mean_watts(evaluator.study().system.power, pass_energy(evaluator.cost(), s).all * s.in_flight, step);
 }
 
 ErrorRange watts_error(const BoardPower& power, const BoardWatts& watts) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "hardware/cost/error_terms.hpp"
+#include "planner/requests/step_times.hpp"
 #include "planner/search/evaluate.hpp"
 
 namespace shardline {
@@ -21,6 +22,16 @@ struct BoardWatts {
   BoardWatts operator*(double part) const;
 };
 
+/// What a microbatch draws on its way through all stages of a schedule, of one board, the mean of the plan's.
+/// All 0 where nothing is known of the power of the system's boards. `shared`: of feed-forward layers and
+/// their sums alone, which compute the tokens of all attention groups.
+struct PassEnergy {
+  StepEnergy all, shared;
+};
+PassEnergy pass_energy(CostModel& cost, const Schedule& schedule);
+
+/// Over a time in which kernels draw that; for a part of it, from 0 to 1, the board is off.
+BoardWatts mean_watts(const BoardPower& power, const StepEnergy& kernels, Seconds time, double off = 0);
 /// Of the schedule that `evaluator` has simulated last, in a step that takes `step`. All 0 where nothing is
 /// known of the power of the system's boards.
 BoardWatts board_watts(Evaluator& evaluator, Seconds step);

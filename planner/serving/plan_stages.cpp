@@ -7,6 +7,7 @@
 #include "planner/layers/host_work.hpp"
 #include "planner/layers/stages.hpp"
 #include "planner/layers/step.hpp"
+#include "planner/search/step_power.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "sim/base/error.hpp"
 
@@ -33,13 +34,17 @@ PlanStageTimes::PlanStageTimes(const Case& c, const Plan& plan, AllReduceRule ru
   for (const StageLayers& s : layers) {
     const std::size_t first = kind_of_.size();
     kind_of_.insert(kind_of_.end(), static_cast<std::size_t>(s.copies), kinds_.size());
-    kinds_.push_back(
-        {first, StepTable([this, first](const StepBatch& b) { return kernels(b).stages[first].busy; }),
-         StepTable([this, first](const StepBatch& b) { return kernels(b).stages[first].handed; })});
+    kinds_.push_back({first, StepTable([this, first](const StepBatch& b) {
+                        const Lowered& of = kernels(b);
+                        return PricedStep{of.stages[first].busy, first == 0 ? of.drawn : StepEnergy{}};
+                      }),
+                      StepTable([this, first](const StepBatch& b) {
+                        return PricedStep{kernels(b).stages[first].handed};
+                      })});
   }
 }
 
-const PlanStageTimes::Lowered& PlanStageTimes::kernels(const StepBatch& batch) const {
+const PlanStageTimes::Lowered& PlanStageTimes::kernels(const StepBatch& batch, bool drawn) const {
   Lowered* out = &last_;
   if (batch.prompts.empty()) {
     out = &knots_[{batch.decodes, batch.cached, batch.longest}];
@@ -52,6 +57,7 @@ const PlanStageTimes::Lowered& PlanStageTimes::kernels(const StepBatch& batch) c
   for (const StagePass& s : stage_passes(schedule_, cost_, scratch_))
     out->stages.push_back({s.busy, s.busy, s.handed});
   SL_CHECK(out->stages.size() == count(), "a lowering has the plan's stages");
+  if (drawn) out->drawn = pass_energy(cost_, schedule_).all;
   if (batch.prompts.empty()) {
     if (hosts_.size() <= batch.decodes) hosts_.resize(batch.decodes + 1);
     hosts_[batch.decodes] = out->host;
@@ -66,20 +72,31 @@ std::vector<StageTime> PlanStageTimes::lowered(const StepBatch& batch) const {
   return out;
 }
 
-void PlanStageTimes::of(const StepBatch& batch, std::span<StageTime> out) const {
+void PlanStageTimes::of(const StepBatch& batch, std::span<StageTime> out) const { pass(batch, out); }
+
+StepEnergy PlanStageTimes::pass(const StepBatch& batch, std::span<StageTime> out) const {
   SL_CHECK(!batch.empty() && out.size() == count(), "a step computes something in every stage");
   if (!batch.prompts.empty()) {
-    const Lowered& of = kernels(batch);
-    std::copy(of.stages.begin(), of.stages.end(), out.begin());
-    add_host(out, of.host);
-    return;
+    const auto lowered = [&](bool drawn) {
+      const Lowered& of = kernels(batch, drawn);
+      std::copy(of.stages.begin(), of.stages.end(), out.begin());
+      add_host(out, of.host);
+      const auto sum = [](Seconds so_far, const StageTime& s) { return so_far + s.busy; };
+      return PricedStep{std::accumulate(out.begin(), out.end(), Seconds(0), sum), of.drawn};
+    };
+    const auto timed = [&] { return lowered(false).time; };
+    const auto priced = [&] { return lowered(true); };
+    return power_.of(batch, 0, timed, priced).energy;
   }
+  StepEnergy drawn;
   for (Kind& kind : kinds_) {
-    const Seconds busy = kind.busy.decode(batch).start;
-    out[kind.first] = {busy, busy, kind.handed.decode(batch).start};
+    const DecodeStretch busy = kind.busy.decode(batch);
+    out[kind.first] = {busy.start, busy.start, kind.handed.decode(batch).start};
+    drawn += busy.energy;
   }
   for (std::size_t s = 0; s < out.size(); ++s) out[s] = out[kinds_[kind_of_[s]].first];
   add_host(out, hosts_[batch.decodes]);
+  return drawn;
 }
 
 double PlanStageTimes::largest_error() const {
@@ -89,6 +106,7 @@ double PlanStageTimes::largest_error() const {
 }
 
 void PlanStageTimes::begin_play() {
+  power_.begin_play();
   for (Kind& k : kinds_) {
     k.busy.begin_play();
     k.handed.begin_play();

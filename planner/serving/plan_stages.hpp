@@ -11,6 +11,7 @@
 #include "hardware/timing/stage_times.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/requests/step_times.hpp"
+#include "planner/serving/prompt_power.hpp"
 #include "planner/serving/step_table.hpp"
 
 namespace shardline {
@@ -30,6 +31,7 @@ class PlanStageTimes : public StageTimes {
 
   std::size_t count() const override { return kind_of_.size(); }
   void of(const StepBatch& batch, std::span<StageTime> out) const override;
+  StepEnergy pass(const StepBatch& batch, std::span<StageTime> out) const override;
 
   /// Of a whole lowering.
   std::vector<StageTime> lowered(const StepBatch& batch) const;
@@ -40,16 +42,17 @@ class PlanStageTimes : public StageTimes {
  private:
   // Stages next to each other that hold alike layers.
   struct Kind {
-    std::size_t first = 0;  // of its stages
-    StepTable busy, handed;
+    std::size_t first = 0;   // of its stages
+    StepTable busy, handed;  // that of the first kind has what all stages draw, too
   };
 
   // Without the host, and what it does beside them.
   struct Lowered {
     std::vector<StageTime> stages;
     Seconds host;
+    StepEnergy drawn;  // in all of them
   };
-  const Lowered& kernels(const StepBatch& batch) const;
+  const Lowered& kernels(const StepBatch& batch, bool drawn = true) const;
 
   mutable Case study_;
   Plan plan_;
@@ -61,7 +64,8 @@ class PlanStageTimes : public StageTimes {
   using Decodes = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>;
   mutable std::map<Decodes, Lowered> knots_;  // tables ask for the same ones
   mutable Lowered last_;                      // with prompts
-  mutable std::vector<Seconds> hosts_;        // by requests that decode, without prompts
+  mutable PromptPower power_;
+  mutable std::vector<Seconds> hosts_;  // by requests that decode, without prompts
 };
 
 }  // namespace shardline

@@ -6,7 +6,9 @@
 #include "planner/layers/share.hpp"
 #include "planner/layers/step.hpp"
 #include "planner/layers/two_batches.hpp"
+#include "planner/search/step_power.hpp"
 #include "planner/serving/plan_stages.hpp"
+#include "planner/serving/prompt_power.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -19,12 +21,13 @@ struct PlanStepTimes::Lowering {
   Case study;
   Plan plan;
   Evaluator evaluator;
+  PromptPower power;
 };
 
 PlanStepTimes::PlanStepTimes(const Case& c, const Plan& plan, AllReduceRule rule,
                              std::shared_ptr<FabricCache> cache)
     : lowering_(std::make_unique<Lowering>(c, plan, rule, cache)),
-      table_([this](const StepBatch& step) { return lowered(batch_of(step)); }) {
+      table_([this](const StepBatch& step) { return lowered_priced(batch_of(step)); }) {
   if (plan.pp > 1) stages_ = std::make_unique<PlanStageTimes>(c, plan, rule, std::move(cache));
 }
 
@@ -40,6 +43,7 @@ PlanStepTimes::Effort PlanStepTimes::effort() const {
 
 void PlanStepTimes::begin_play() {
   table_.begin_play();
+  lowering_->power.begin_play();
   if (stages_) stages_->begin_play();
 }
 
@@ -50,6 +54,14 @@ Seconds PlanStepTimes::lowered(const Batch& batch, const std::optional<GroupRows
   l.study.groups = groups;
   // The whole step: an evaluator's times are of a token, of which one with drafts yields several.
   return l.evaluator.simulate(with_both_halves(l.study, l.plan)) * tokens_per_step(l.study, l.plan);
+}
+
+PricedStep PlanStepTimes::lowered_priced(const Batch& batch, const std::optional<GroupRows>& groups) const {
+  const Seconds time = lowered(batch, groups);
+  Evaluator& e = lowering_->evaluator;
+  const PassEnergy of_pass = pass_energy(e.cost(), e.schedule());
+  const double passes = e.schedule().in_flight;  // all microbatches pass in a step
+  return {time, of_pass.all * passes, of_pass.shared * passes};
 }
 
 Batch PlanStepTimes::batch_of(const StepBatch& step) {
@@ -87,7 +99,30 @@ Seconds PlanStepTimes::of(const StepBatch& batch) const {
   return batch.prompts.empty() ? decode(batch).start : lowered(batch_of(batch));
 }
 
+PricedStep PlanStepTimes::priced(const StepBatch& batch) const {
+  SL_CHECK(!batch.empty(), "a step computes something");
+  if (batch.prompts.empty()) {
+    const DecodeStretch line = decode(batch);
+    return {line.start, line.energy};
+  }
+  const Batch whole = batch_of(batch);
+  const auto timed = [&] { return lowered(whole); };
+  return lowering_->power.of(batch, 0, timed, [&] { return lowered_priced(whole); });
+}
+
 Seconds PlanStepTimes::of_group(std::span<const StepBatch* const> groups, std::size_t which) const {
+  return lowered(batch_of(*groups[which]), rows_of(groups, which));
+}
+
+PricedStep PlanStepTimes::priced_group(std::span<const StepBatch* const> groups, std::size_t which) const {
+  const GroupRows all = rows_of(groups, which);
+  const Batch whole = batch_of(*groups[which]);
+  const auto timed = [&] { return lowered(whole, all); };
+  const auto rows = static_cast<std::uint64_t>(all.rows);
+  return lowering_->power.of(*groups[which], rows, timed, [&] { return lowered_priced(whole, all); });
+}
+
+GroupRows PlanStepTimes::rows_of(std::span<const StepBatch* const> groups, std::size_t which) const {
   GroupRows all;
   for (const StepBatch* b : groups) {
     const Count rows = b->decodes * new_tokens(lowering_->plan) + static_cast<Count>(b->prompt_tokens());
@@ -103,7 +138,7 @@ Seconds PlanStepTimes::of_group(std::span<const StepBatch* const> groups, std::s
   l.study.batch = batch_of(*groups[which]);
   // In graphs all groups have as many rows (vLLM, v1/worker/dp_utils.py, `_synchronize_dp_ranks`).
   if (host_starts(l.study, l.plan) == HostStarts::pieces) all.rows = all.most * std::ssize(groups);
-  return lowered(l.study.batch, all);
+  return all;
 }
 
 }  // namespace shardline

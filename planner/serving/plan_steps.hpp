@@ -35,10 +35,14 @@ class PlanStepTimes : public StepTimes {
   DecodeStretch decode(const StepBatch& batch) const override;
   /// [R10] Lowered as it is, beside others' tokens in all that groups share.
   Seconds of_group(std::span<const StepBatch* const> groups, std::size_t which) const override;
+  PricedStep priced(const StepBatch& batch) const override;
+  PricedStep priced_group(std::span<const StepBatch* const> groups, std::size_t which) const override;
   const StageTimes* stages() const override;
 
   /// A whole lowering of any batch of one attention group.
   Seconds lowered(const Batch& batch, const std::optional<GroupRows>& groups = {}) const;
+  /// [R39] The same with what it draws.
+  PricedStep lowered_priced(const Batch& batch, const std::optional<GroupRows>& groups = {}) const;
   /// The batch that is lowered for a step.
   static Batch batch_of(const StepBatch& step);
 
@@ -53,6 +57,8 @@ class PlanStepTimes : public StepTimes {
   void begin_play();
 
  private:
+  GroupRows rows_of(std::span<const StepBatch* const> groups, std::size_t which) const;
+
   struct Lowering;  // changes as steps are lowered
   std::unique_ptr<Lowering> lowering_;
   mutable StepTable table_;

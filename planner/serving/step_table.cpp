@@ -30,14 +30,15 @@ StepTable::StepTable(Lower lower) : lower_(std::move(lower)) {}
 
 // Where the longest has more than all together, the others have nothing and the mean is what follows: such
 // corners belong to cells in which some batches exist.
-double StepTable::knot(Table& table, std::uint32_t requests, std::uint64_t mean, std::uint64_t skew) {
-  const auto [known, is_new] = table.knots.try_emplace(mean << 32 | skew, 0);
+const PricedStep& StepTable::knot(Table& table, std::uint32_t requests, std::uint64_t mean,
+                                  std::uint64_t skew) {
+  const auto [known, is_new] = table.knots.try_emplace(mean << 32 | skew);
   if (is_new) {
     StepBatch step;
     step.decodes = requests;
     step.longest = static_cast<std::uint32_t>(mean + (requests > 1 ? skew : 0));
     step.cached = std::max<std::uint64_t>(requests * mean, step.longest);
-    known->second = lower_(step).value;
+    known->second = lower_(step);
   }
   return known->second;
 }
@@ -66,22 +67,33 @@ StepTable::Misses StepTable::misses_of(Table& table, std::uint32_t requests, con
       const double line = (1 - u) * ((1 - v) * cell.times[0][0] + v * cell.times[0][1]) +
                           u * ((1 - v) * cell.times[1][0] + v * cell.times[1][1]);
       double& worst = i != 1 ? out.skew : j != 1 ? out.mean : out.middle;
-      worst = std::max(worst, std::abs(line / knot(table, requests, mean, skew) - 1));
+      worst = std::max(worst, std::abs(line / knot(table, requests, mean, skew).time.value - 1));
     }
   }
   return out;
 }
 
+void StepTable::set_corners(Table& table, std::uint32_t requests, std::uint32_t index) {
+  Cell& cell = table.cells[index];
+  Corners drawn;
+  for (const std::uint64_t i : {0, 1}) {
+    for (const std::uint64_t j : {0, 1}) {
+      const PricedStep& corner =
+          knot(table, requests, cell.low + i * cell.size, cell.skew + j * cell.skew_size);
+      cell.times[i][j] = corner.time.value;
+      drawn[2 * i + j] = corner.energy;
+    }
+  }
+  if (drawn.front().seconds == 0) return;
+  if (table.drawn.size() <= index) table.drawn.resize(table.cells.size());
+  table.drawn[index] = drawn;
+}
+
 // Looks at a new cell, whose corners it sets, and cuts it in two until lines are close enough: across the
 // side whose edges miss more, of two that miss as much the wider one. Sizes are powers of two.
 void StepTable::look(Table& table, std::uint32_t requests, std::uint32_t index) {
+  set_corners(table, requests, index);
   Cell cell = table.cells[index];
-  for (const int i : {0, 1}) {
-    for (const int j : {0, 1}) {
-      cell.times[i][j] =
-          knot(table, requests, cell.low + (i > 0 ? cell.size : 0), cell.skew + (j > 0 ? cell.skew_size : 0));
-    }
-  }
   ++cells_;
   const Misses misses = misses_of(table, requests, cell);
   cell.error = misses.most();
@@ -109,7 +121,7 @@ void StepTable::look(Table& table, std::uint32_t requests, std::uint32_t index) 
   table.cells.push_back(part);
 }
 
-const StepTable::Cell& StepTable::cell_of(std::uint32_t requests, std::uint64_t mean, std::uint64_t skew) {
+StepTable::Found StepTable::cell_of(std::uint32_t requests, std::uint64_t mean, std::uint64_t skew) {
   SL_CHECK(mean < kMostTokens && skew < kMostTokens, "lengths are within what models have");
   if (tables_.size() <= requests) tables_.resize(requests + 1);
   if (!tables_[requests]) tables_[requests] = std::make_unique<Table>();
@@ -132,7 +144,7 @@ const StepTable::Cell& StepTable::cell_of(std::uint32_t requests, std::uint64_t 
     at = c.children + (beyond ? 1 : 0);
     if (table.cells[at].times[0][0] == 0) look(table, requests, at);
   }
-  return table.cells[at];
+  return {table, at};
 }
 
 DecodeStretch StepTable::decode(const StepBatch& batch) {
@@ -140,7 +152,8 @@ DecodeStretch StepTable::decode(const StepBatch& batch) {
   const std::uint64_t requests = batch.decodes, mean = batch.cached / requests;
   // In parts of a request: whole numbers, so that a stretch ends where its cell does.
   const std::uint64_t beyond = std::max(batch.longest * requests, batch.cached) - batch.cached;
-  const Cell& c = cell_of(batch.decodes, mean, beyond / requests);
+  const Found found = cell_of(batch.decodes, mean, beyond / requests);
+  const Cell& c = found.table.cells[found.cell];
   largest_error_ = std::max(largest_error_, c.error);
   const auto of_requests = static_cast<double>(requests);
   const double u = (static_cast<double>(batch.cached) / of_requests - static_cast<double>(c.low)) /
@@ -150,8 +163,14 @@ DecodeStretch StepTable::decode(const StepBatch& batch) {
   const double low = (1 - v) * c.times[0][0] + v * c.times[0][1];
   const double high = (1 - v) * c.times[1][0] + v * c.times[1][1];
   const std::uint64_t left = (c.low + c.size) * requests - batch.cached;
-  return {Seconds(low + u * (high - low)), Seconds((high - low) / static_cast<double>(c.size)),
-          (left + requests - 1) / requests};
+  DecodeStretch out{Seconds(low + u * (high - low)), Seconds((high - low) / static_cast<double>(c.size)),
+                    (left + requests - 1) / requests};
+  if (found.table.drawn.empty()) return out;
+  const Corners& e = found.table.drawn[found.cell];
+  const StepEnergy near = e[0] * (1 - v) + e[1] * v, more = e[2] * (1 - v) + e[3] * v - near;
+  out.energy = near + more * u;
+  out.rise = more * (1 / static_cast<double>(c.size));
+  return out;
 }
 
 }  // namespace shardline

@@ -1,6 +1,7 @@
 // Times of steps that decode, between lowerings. planner/requests/README.md [R6].
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,7 +16,7 @@ namespace shardline {
 /// [R6] What a step that decodes takes of something that a lowering prices: it follows from how many requests
 /// do, what they have cached together and in the longest. Between lowerings at knots of the mean and of what
 /// the longest has beyond it, it is interpolated; knots are set closer until lowerings between them agree to
-/// kMostError.
+/// kMostError. [R39] What a step draws is interpolated between the same knots.
 class StepTable {
  public:
   /// Largest relative difference between a line and a lowering at the five points of a cell that are looked
@@ -25,7 +26,7 @@ class StepTable {
   /// The same unless the cell is one token wide: a time jumps where keys begin to be chosen, say.
   static constexpr double kMostAtJumps = 0.005;
 
-  using Lower = std::function<Seconds(const StepBatch&)>;
+  using Lower = std::function<PricedStep(const StepBatch&)>;
   explicit StepTable(Lower lower);
 
   /// From a step without prompts on (checked), as StepTimes::decode().
@@ -47,19 +48,26 @@ class StepTable {
     std::uint32_t children = 0;  // the first of two; 0: none
     Cut cut = Cut::none;         // across what it is cut
   };
+  using Corners = std::array<StepEnergy, 4>;  // by 2 * [mean] + [skew]
   // Of one number of requests.
   struct Table {
     std::vector<Cell> cells;
-    std::map<std::uint64_t, std::uint32_t> roots;     // by both powers of two
-    std::unordered_map<std::uint64_t, double> knots;  // lowered times
+    std::vector<Corners> drawn;                           // by cell; empty where nothing is known of boards
+    std::map<std::uint64_t, std::uint32_t> roots;         // by both powers of two
+    std::unordered_map<std::uint64_t, PricedStep> knots;  // lowered
+  };
+  struct Found {
+    const Table& table;
+    std::uint32_t cell = 0;
   };
 
   struct Misses;
 
-  double knot(Table& table, std::uint32_t requests, std::uint64_t mean, std::uint64_t skew);
+  const PricedStep& knot(Table& table, std::uint32_t requests, std::uint64_t mean, std::uint64_t skew);
   Misses misses_of(Table& table, std::uint32_t requests, const Cell& cell);
   void look(Table& table, std::uint32_t requests, std::uint32_t cell);
-  const Cell& cell_of(std::uint32_t requests, std::uint64_t mean, std::uint64_t skew);
+  void set_corners(Table& table, std::uint32_t requests, std::uint32_t cell);
+  Found cell_of(std::uint32_t requests, std::uint64_t mean, std::uint64_t skew);
 
   Lower lower_;
   std::vector<std::unique_ptr<Table>> tables_;  // by the number of requests

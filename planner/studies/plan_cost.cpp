@@ -11,12 +11,6 @@ namespace {
 
 constexpr double kHour = 3600, kMillion = 1e6;
 
-// Two digits of what is no better known than that, never with an exponent.
-std::string digits(double value) {
-  constexpr double kWhole = 10;
-  return value >= kWhole ? fmt::format("{:.0f}", value) : fmt::format("{:.2g}", value);
-}
-
 double tokens_per_s_gpu(const Study& study, const Point& p) {
   const Case& c = study.study;
   if (c.batch.kind() == StepKind::prefill) return prefill_metrics(c, p.time, p.plan).new_tokens_per_s_gpu;
@@ -24,6 +18,15 @@ double tokens_per_s_gpu(const Study& study, const Point& p) {
 }
 
 }  // namespace
+
+double money_per_million(double gpu_hour, double tokens_per_s_gpu) {
+  return gpu_hour / kHour / tokens_per_s_gpu * kMillion;
+}
+
+std::string cost_digits(double value) {
+  constexpr double kWhole = 10;
+  return value >= kWhole ? fmt::format("{:.0f}", value) : fmt::format("{:.2g}", value);
+}
 
 PlanCost cost_of(const Study& study, const Rating& rating, double rate) {
   PlanCost out;
@@ -35,7 +38,7 @@ PlanCost cost_of(const Study& study, const Rating& rating, double rate) {
     out.joules = CostNumber{watts / rate, energy_error(error, of_rate)};
   }
   if (study.gpu_hour > 0)
-    out.per_million = CostNumber{study.gpu_hour / kHour / rate * kMillion, energy_error({}, of_rate)};
+    out.per_million = CostNumber{money_per_million(study.gpu_hour, rate), energy_error({}, of_rate)};
   return out;
 }
 
@@ -59,7 +62,7 @@ PlanCost whole_cost(const Study& study, const SweepAnswer& answer, const PoolPai
 
 std::string cost_text(const Study& study, const PlanCost& cost) {
   const auto range = [](const CostNumber& n) {
-    return digits(n.value * (1 + n.error.low)) + " to " + digits(n.value * (1 + n.error.high));
+    return cost_digits(n.value * (1 + n.error.low)) + " to " + cost_digits(n.value * (1 + n.error.high));
   };
   // Steps that decode alone have no prompts in their costs, as a deployment has.
   const char* const of = study.study.batch.kind() == StepKind::prefill ? "prompts"
@@ -67,12 +70,13 @@ std::string cost_text(const Study& study, const PlanCost& cost) {
                                                                        : "answers in these steps alone";
   std::string out;
   if (cost.joules)
-    out = fmt::format("{} J per token of {} (90 %: {}), GPU boards at {:.0f} W{}", digits(cost.joules->value),
-                      of, range(*cost.joules), cost.watts->value, power_text(study.study.system));
+    out = fmt::format("{} J per token of {} (90 %: {}), GPU boards at {:.0f} W{}",
+                      cost_digits(cost.joules->value), of, range(*cost.joules), cost.watts->value,
+                      power_text(study.study.system));
   if (cost.per_million)
     out +=
         fmt::format("{}{} per million tokens of {} at {:g} per GPU-hour (90 %: {})", out.empty() ? "" : "; ",
-                    digits(cost.per_million->value), of, study.gpu_hour, range(*cost.per_million));
+                    cost_digits(cost.per_million->value), of, study.gpu_hour, range(*cost.per_million));
   return out;
 }
 

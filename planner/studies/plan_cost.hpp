@@ -22,6 +22,8 @@ struct PlanCost {
   std::optional<CostNumber> joules;       // a token: of answers, of a prefill one of its prompts
   std::optional<CostNumber> per_million;  // tokens, in the money of Study::gpu_hour; nothing: no price
 };
+/// Of a million tokens at a price of a GPU for an hour.
+double money_per_million(double gpu_hour, double tokens_per_s_gpu);
 /// Of a point at this rate per GPU (tokens/s), whose rating is known. The GPUs are taken to be the plan's
 /// alone, busy or waiting, as long as the tokens take.
 PlanCost cost_of(const Study& study, const Rating& rating, double tokens_per_s_gpu);
@@ -35,6 +37,8 @@ PlanCost whole_cost(const Study& study, const SweepAnswer& answer, const PoolPai
 /// "0.31 J per token of answers (90 %: 0.2 to 0.5), GPU boards at 540 W; 0.12 per million tokens of answers
 /// at 2.5 per GPU-hour (90 %: 0.11 to 0.13)"; empty where neither is known.
 std::string cost_text(const Study& study, const PlanCost& cost);
+/// Two digits of what is known no better than that, and whole numbers; never with an exponent.
+std::string cost_digits(double value);
 /// Empty where the system's own boards were measured, else whose watts are taken in the ratio of the boards'
 /// limits: ", scaled from h200-hgx".
 std::string power_text(const System& system);

@@ -9,6 +9,7 @@
 #include "planner/search/narrow.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/idle_settings.hpp"
+#include "planner/studies/played_cost.hpp"
 #include "planner/studies/service_load.hpp"
 #include "planner/studies/told_latency.hpp"
 
@@ -133,6 +134,7 @@ class RequestService::Plays {
     if (pools.prefill_replicas == 0) return;
     require_noticed(study_.study, knobs_, {});
     q_.prefill = {pools.prefill->plan(), pools.prefill_replicas, knobs_of_prefill(pools.knobs), 0, "knob"};
+    pools.prefill->plays_->times_.begin_play();
     pools_ = std::make_unique<PairPools>(study_, *q_.prefill, q_.plan, q_.replicas, knobs_, lengths(),
                                          prompt(), PairPools::Known{&pools.prefill->times(), pools.rates});
   }
@@ -241,6 +243,8 @@ class RequestService::Plays {
     out.found = prompts > 0 ? found / prompts : 0;
     out.met = out.met && out.refused == 0;
     out.pair = pools_->told(run, q_.plan.gpus() * q_.replicas, out.seconds);
+    out.pair->prefill_watts = pool_watts(q_.prefill->study(study_).study.system.power, run.prefill,
+                                         out.seconds, out.pair->prefill_down);
     const double share = static_cast<double>(out.pair->decode_gpus) /
                          static_cast<double>(out.pair->decode_gpus + out.pair->prefill_gpus);
     out.output_per_s_gpu *= share;
@@ -282,6 +286,7 @@ class RequestService::Plays {
       out.idle = std::max(0.0, 1 - busy / all - out.down);
       out.requests_per_s = static_cast<double>(out.answered) / out.seconds;
       out.goodput = static_cast<double>(good) / out.seconds;
+      out.watts = pool_watts(study_.study.system.power, run.replicas, out.seconds, out.down);
       out.output_per_s_gpu = answers / out.seconds / gpus;
       out.input_per_s_gpu = prompts / out.seconds / gpus;
     }
@@ -293,7 +298,7 @@ class RequestService::Plays {
     for (std::size_t i = 0; i < records.size(); ++i) out.latencies[i] = told(records[i], timeline != nullptr);
     if (q_.users == 0 && run.sent > 1 && run.last_sent > Seconds(0))
       out.sent_per_s = static_cast<double>(run.sent) / run.last_sent.value;
-    drains(run, out);
+    note_queue(run, out);
     for (const LatencyTarget& t : q_.targets) {
       const RunQuantiles& of = records[static_cast<std::size_t>(t.of)].all;
       const double measured = of.count() > 0 ? of.quantile(t.quantile) : 0;
@@ -302,26 +307,6 @@ class RequestService::Plays {
     }
     out.met = out.met && out.refused == 0 && out.unserved == 0 && out.answered > 0 && !out.growth_per_s;
     return out;
-  }
-
-  // A load that is above what is answered lets the queue grow as long as it lasts: by more than a fiftieth of
-  // the requests that come, from the middle third of them to the last, to a queue that is no mere burst.
-  static void drains(const ClusterRun& run, ServedLoadAnswer& out) {
-    const std::size_t n = run.waiting.size();
-    if (n == 0) return;
-    const auto mean = [](std::size_t from, std::size_t to, auto value) {
-      double sum = 0;
-      for (std::size_t i = from; i < to; ++i) sum += value(i);
-      return sum / static_cast<double>(to - from);
-    };
-    const auto waiting = [&](std::size_t i) { return run.waiting[i]; };
-    const auto begins = [&](std::size_t i) { return run.begins[i].value; };
-    out.waiting = mean(0, n, waiting);
-    if (out.sent_per_s <= 0 || n < kParts) return;
-    const double middle = mean(n / 3, 2 * n / 3, waiting), last = mean(2 * n / 3, n, waiting);
-    const double between = mean(2 * n / 3, n, begins) - mean(n / 3, 2 * n / 3, begins);
-    const double growth = between > 0 ? (last - middle) / between : 0;
-    if (growth > 0.02 * out.sent_per_s && last > 10 && last > 1.2 * middle) out.growth_per_s = growth;
   }
 
   RateBracket bracket() {

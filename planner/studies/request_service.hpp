@@ -97,6 +97,7 @@ struct ServedLoadAnswer {
   double prompting = 0, decoding = 0, idle = 0;
   double running = 0, kv_held = 0, kv_most = 0;      // means over steps of a replica; parts of the KV cache
   double waiting = 0;                                // requests, mean over arrivals
+  BoardWatts watts;                                  // [R39] of a board, mean over `seconds`
   double down = 0;                                   // of the replicas' time, beside the above: dead
   std::uint64_t retried = 0, unserved = 0;           // as of ClusterRun
   ServedSeries series;                               // of all replicas, over time

@@ -55,29 +55,36 @@ void visit_fields(Archive& archive, T& part) {
   archive(mean, median, p99);
 }
 
+template <class Archive, MaybeConst<BoardWatts> T>
+void visit_fields(Archive& archive, T& watts) {
+  auto& [kernels, idle] = watts;
+  archive(kernels, idle);
+}
+
 template <class Archive, MaybeConst<ServedPair> T>
 void visit_fields(Archive& archive, T& pair) {
   auto& [prefill_gpus, decode_gpus, prefill_busy, decode_busy, prefill_dummies, decode_dummies, prefill_kv,
          sending, reading, prompt, room, transfer, begin, tokens_read, local_prefills, given_up, way,
-         preemptions, prefill_down, cut_transfers, failed_loads, recomputed, lost_tokens, prefill_series] =
-      pair;
+         preemptions, prefill_down, cut_transfers, failed_loads, recomputed, lost_tokens, prefill_watts,
+         prefill_series] = pair;
   archive(prefill_gpus, decode_gpus, prefill_busy, decode_busy, prefill_dummies, decode_dummies, prefill_kv,
           sending, reading, prompt, room, transfer, begin);
   archive(tokens_read, local_prefills, given_up, way, preemptions, prefill_down, cut_transfers, failed_loads,
-          recomputed, lost_tokens, prefill_series);
+          recomputed, lost_tokens, prefill_watts, prefill_series);
 }
 
 template <class Archive, MaybeConst<ServedLoadAnswer> T>
 void visit_fields(Archive& archive, T& answer) {
   auto& [latencies, targets, met, sent, answered, refused, preemptions, steps, seconds, requests_per_s,
          goodput, sent_per_s, output_per_s_gpu, input_per_s_gpu, found, prompting, decoding, idle, running,
-         kv_held, kv_most, waiting, down, retried, unserved, series, timeline, pair, growth_per_s] = answer;
+         kv_held, kv_most, waiting, watts, down, retried, unserved, series, timeline, pair, growth_per_s] =
+      answer;
   SL_CHECK(timeline == nullptr, "a play without pictures");
   archive(latencies, targets, met, sent, answered, refused, preemptions, steps, seconds, requests_per_s,
           goodput);
   archive(sent_per_s, output_per_s_gpu, input_per_s_gpu, found, prompting, decoding, idle, running, kv_held,
           kv_most);
-  archive(waiting, down, retried, unserved, series, pair, growth_per_s);
+  archive(waiting, watts, down, retried, unserved, series, pair, growth_per_s);
 }
 
 std::string to_bytes(const ServedLoadAnswer& answer) {

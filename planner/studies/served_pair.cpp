@@ -307,6 +307,7 @@ PairRun PairPools::play(const Answering& answering, const ClusterLoad& load, std
                         const PlayedEngine::Answered& answered,
                         const std::function<void(std::uint64_t)>& step,
                         const std::vector<ReplicaFailure>& failures, ServedTimeline* timeline) const {
+  if (own_times_) own_times_->begin_play();
   PlayedPool prefill, decode;
   prefill.groups = pair_groups(knobs_, question_.plan, PairRole::prefills);
   decode.groups = pair_groups(knobs_, decode_plan_, PairRole::decodes);

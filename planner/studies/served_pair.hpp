@@ -10,6 +10,7 @@
 #include "planner/handoff/transfer.hpp"
 #include "planner/requests/pair.hpp"
 #include "planner/scenario/scenario.hpp"
+#include "planner/search/step_power.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/studies/service_knobs.hpp"
 
@@ -50,6 +51,7 @@ struct ServedPair {
   double prefill_down = 0;
   std::uint64_t cut_transfers = 0, failed_loads = 0, recomputed = 0;
   double lost_tokens = 0;
+  BoardWatts prefill_watts;     // [R39] of a board of those that prefill, mean
   ServedSeries prefill_series;  // of all replicas that prefill, over time
 };
 

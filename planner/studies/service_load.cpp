@@ -54,6 +54,24 @@ std::optional<ErrorRange> ServiceAnswer::rate_error(const EngineProfile& engine)
   return served_rate_error(engine, step_errors);
 }
 
+void note_queue(const ClusterRun& run, ServedLoadAnswer& out) {
+  const std::size_t n = run.waiting.size();
+  if (n == 0) return;
+  const auto mean = [](std::size_t from, std::size_t to, auto value) {
+    double sum = 0;
+    for (std::size_t i = from; i < to; ++i) sum += value(i);
+    return sum / static_cast<double>(to - from);
+  };
+  const auto waiting = [&](std::size_t i) { return run.waiting[i]; };
+  const auto begins = [&](std::size_t i) { return run.begins[i].value; };
+  out.waiting = mean(0, n, waiting);
+  if (out.sent_per_s <= 0 || n < ClusterRun::kParts) return;
+  const double middle = mean(n / 3, 2 * n / 3, waiting), last = mean(2 * n / 3, n, waiting);
+  const double between = mean(2 * n / 3, n, begins) - mean(n / 3, 2 * n / 3, begins);
+  const double growth = between > 0 ? (last - middle) / between : 0;
+  if (growth > 0.02 * out.sent_per_s && last > 10 && last > 1.2 * middle) out.growth_per_s = growth;
+}
+
 ServiceLoad::ServiceLoad(const ServiceQuestion& q, const Case& c, double rate,
                          const std::optional<TraceSize>& size)
     : law_{length(q.input, q.lengths), length(q.output, q.lengths)}, made_up_(law_, q.seed) {

@@ -25,6 +25,11 @@ double texts_waiting(const ServiceQuestion& q, const std::optional<TraceSize>& s
 /// sends caches. Blocks of caches are left to the caller.
 PlayedRequests played_requests(const ServiceQuestion& q, const std::optional<TraceSize>& size, bool sends);
 
+/// How many wait, and whether a load that is above what is answered lets the queue grow as long as it lasts:
+/// by more than a fiftieth of the requests that come, from the middle third of them to the last, to a queue
+/// that is no mere burst.
+void note_queue(const ClusterRun& run, ServedLoadAnswer& out);
+
 /// What requests are and when they come, anew for every play: with one seed the same. `rate` of a trace is
 /// the factor by which it is played faster; 0: as it is. `size`: of the trace, where there is one.
 class ServiceLoad {

@@ -91,7 +91,7 @@ TEST(VllmPairGroups, R19EveryRequestOnceAndAllBlocksFree) {
 // two groups.
 struct GroupsByHand {
   PairCase c;
-  const double dummy = dummy_step(BentStepTimes()).value;
+  const double dummy = dummy_steps(BentStepTimes()).start.value;
   double room = 0;
   GroupsByHand() {
     c.prefill.max_model_len = c.decode.max_model_len = 700;

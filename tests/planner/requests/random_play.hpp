@@ -17,13 +17,28 @@
 namespace shardline {
 
 // Lines that end every few steps, as those of a table of a plan's blocks do, and a batch that steps at 4.
+// Boards draw so many watts in steps with prompts, for three quarters of them, and in others for all of them.
 class BentStepTimes : public StepTimes {
  public:
+  static constexpr double kPromptWatts = 700, kDecodeWatts = 500, kPromptKernels = 0.75;
   Seconds of(const StepBatch& b) const override {
     return line(b).start + Seconds(3e-5) * static_cast<double>(b.prompt_tokens()) +
            Seconds(1e-9) * b.prompt_pairs();
   }
-  DecodeStretch decode(const StepBatch& b) const override { return line(b); }
+  DecodeStretch decode(const StepBatch& b) const override {
+    DecodeStretch out = line(b);
+    out.energy = {{0, 0, kDecodeWatts * out.start.value}, out.start.value};
+    out.rise = {{0, 0, kDecodeWatts * out.slope.value}, out.slope.value};
+    return out;
+  }
+  PricedStep priced(const StepBatch& b) const override {
+    if (b.prompts.empty()) {
+      const DecodeStretch alone = decode(b);
+      return {alone.start, alone.energy};
+    }
+    const double time = of(b).value, kernels = kPromptKernels * time;
+    return {Seconds(time), {{kPromptWatts * kernels, 0, 0}, kernels}};
+  }
   // Others' tokens beyond one's own cost something, too.
   Seconds of_group(std::span<const StepBatch* const> groups, std::size_t which) const override {
     const auto tokens = [](const StepBatch& b) {

@@ -150,7 +150,7 @@ TEST(PairGroups, R19OneRequestAlone) {
     double begin = token_step(study, q.plan, 2047);
     if (q.plan.dp > 1) {
       const double dummy =
-          dummy_step(PlanStepTimes(study.study, q.plan, study.sweep().search.all_reduce)).value;
+          dummy_steps(PlanStepTimes(study.study, q.plan, study.sweep().search.all_reduce)).start.value;
       begin += (std::ceil(transfer / dummy) + 3) * dummy - transfer;
     }
     EXPECT_NEAR(a.load.pair->begin.mean, begin, 1e-9);
