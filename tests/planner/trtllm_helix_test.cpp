@@ -235,8 +235,8 @@ TEST(TrtllmHelix, P21AUsersBlockIsRefusedWhereMlaHasAnother) {
   EXPECT_THAT(
       text,
       HasSubstr("expected 32 tokens, as --set kv_block='32 tokens' on the command line, or no kv_block"));
-  EXPECT_THAT(text,
-              HasSubstr("MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper (NVI"));
+  EXPECT_THAT(text, HasSubstr("MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper; "
+                              "others take a power of two (NVI"));
   Overrides set;
   set.settings = {"kv_block=32 tokens"};
   EXPECT_EQ(asked(std::string(kServed) + "kv_block: 16 tokens\n", set).study.kv_block, 32);
