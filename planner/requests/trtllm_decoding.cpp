@@ -118,7 +118,7 @@ std::uint64_t TrtllmScheduler::blocks_for(std::uint64_t steps) const {
 }
 
 std::uint64_t TrtllmScheduler::steps_alike() const {
-  if (drafts() || staged() || steps_.size() < depth()) return 1;
+  if (drafts() || steps_.size() < depth()) return 1;
   // Who waits goes on to: what those that run lack for the rest of their answers becomes fewer as the free
   // blocks do, and of the text in the cache there is never more.
   if (!undisturbed_ || !all_alike(steps_.front(), steps_.back())) return 1;

@@ -10,6 +10,7 @@
 
 #include "planner/requests/cluster.hpp"
 #include "planner/requests/group_times.hpp"
+#include "planner/requests/pipeline_clock.hpp"
 #include "planner/requests/vllm_pipeline.hpp"
 #include "planner/requests/vllm_scheduler.hpp"
 #include "tests/planner/requests/group_play.hpp"
@@ -150,6 +151,18 @@ TEST(PlayedEnergy, R39EachBatchOfAPipelineDrawsOnce) {
     EXPECT_EQ(p.served.energy.joules[2], 21);
     EXPECT_EQ(p.served.energy.seconds, 0.75);
   }
+}
+
+// What a batch drew is known when it ends; of the turn of nobody behind it, nothing.
+TEST(PlayedEnergy, R39ATurnOfNobodyDrawsNothing) {
+  const PoweredStages times({{Seconds(2), Seconds(2), Seconds(1)}, {Seconds(3), Seconds(3), Seconds(1)}});
+  PipelineClock clock(times, {2});
+  clock.decided(Seconds(0), decoding(1, 10), true);
+  clock.decided(Seconds(0), StepBatch{}, false);
+  clock.next_ends();
+  EXPECT_EQ(clock.drawn().joules[2], 7);
+  clock.next_ends();
+  EXPECT_EQ(clock.drawn().joules[2], 0);
 }
 
 // Each kind of step draws its own power all the time that it takes, steps that a death cuts off too.
