@@ -85,7 +85,9 @@ struct LaunchRules {
 std::optional<int> vllm_block(const Case& c);
 std::optional<CaseComplaint> vllm_block_size(const Case& c);
 /// Of MiniMax-M3 what an engine's version lacks.
-std::optional<CaseComplaint> minimax_without_fp4(const Case&c), minimax_in_16_bits(const Case&c);
+std::optional<CaseComplaint> minimax_without_fp4(const Case& c);
+std::optional<CaseComplaint> minimax_in_16_bits(const Case& c);
+std::optional<CaseComplaint> minimax_by_fallback(const Case& c);
 Complaint minimax_in_stages(const Case& c, const Plan& plan);
 /// Whether any module's weights are narrower than 16 bits.
 bool quantised(const Case& c);

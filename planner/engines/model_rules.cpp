@@ -65,6 +65,13 @@ std::optional<CaseComplaint> minimax_in_16_bits(const Case& c) {
                        "weights in bf16, as --set precision.weights=bf16 on the command line"};
 }
 
+std::optional<CaseComplaint> minimax_by_fallback(const Case& c) {
+  if (!chooses_blocks(c) || architecture_of(c.system.device) == Architecture::blackwell) return std::nullopt;
+  return CaseComplaint{
+      "models", fmt::format("the dense fallback that {} runs by on {}", c.model.name, c.system.device.name),
+      "engine vllm, which has kernels of its own for it, or a system of Blackwell"};
+}
+
 Complaint minimax_in_stages(const Case& c, const Plan& plan) {
   if (!chooses_blocks(c) || plan.pp == 1) return std::nullopt;
   return fmt::format("{} in {} stages", c.model.name, plan.pp);

@@ -344,6 +344,16 @@ constexpr LaunchRule kPlans[]{
     kTrtllmDraftReplay,
 };
 
+constexpr CaseRule kUnpriced[]{
+    {"block_kernels",
+     "before Blackwell MiniMax-M3's chosen blocks are attended by a dense fallback, 10 to 50 times slower "
+     "than "
+     "other engines' kernels, of which prices here have no form",
+     "NVIDIA/TensorRT-LLM as measured by ai-dynamo/aiconfigurator, collector/trtllm/collect_msa_module.py"
+     "@095f58a51",
+     minimax_by_fallback},
+};
+
 // Both halves are of one case, so that blocks and types of their caches are alike, as they have to be.
 constexpr PairRule kPairs[]{
     {"pair_helix", "servers for prompts hand their caches on whole: Helix is of answers alone",
@@ -366,7 +376,7 @@ const LaunchRules kTrtllmRules{
     .machines = trtllm_machines,
     .features = kFeatures,
     .cases = kCases,
-    .unpriced = {},  // weight_type refuses what it has no kernels for
+    .unpriced = kUnpriced,  // weight_type refuses what it has no kernels for
     .plans = kPlans,
     .answers_alone = kAnswersAlone,
     .pairs = kPairs,

@@ -31,6 +31,7 @@ const std::map<std::string, std::vector<RuleCase>> kUnpriced{
       {"weight_kernels",
        {kQwen, kA100, "tensor:tpa=8,tpf=8", experts_in_blocks},
        {kOss, kA100, "tensor:tpa=8,tpf=8", experts_in_mxfp4}}}},
+    {"trtllm", {{"block_kernels", {kM3, kH100, "tensor:tpa=4,ep=4"}, {kM3, kGb, "tensor:tpa=4,ep=4"}}}},
     {"sglang",
      {{"gptq_kernels",
        {kL70, kH100, "tensor:tpa=8,tpf=8", gptq_with_zero_points},
@@ -83,11 +84,13 @@ TEST(Launchable, WhatNoKernelWasMeasuredOfHasNoPrice) {
       const auto unpriced = has_no_price(refusing);
       ASSERT_TRUE(unpriced);
       EXPECT_EQ(unpriced->rule, r.rule);
-      const char* const by = unpriced->rule == "cache_kernels"  ? "widens"
-                             : unpriced->rule == "gptq_kernels" ? "ExLlama"
-                                                                : "Marlin";
+      const char* const by = unpriced->rule == "cache_kernels"   ? "widens"
+                             : unpriced->rule == "gptq_kernels"  ? "ExLlama"
+                             : unpriced->rule == "block_kernels" ? "fallback"
+                                                                 : "Marlin";
       EXPECT_NE(unpriced->text.find(by), std::string::npos) << unpriced->text;
-      EXPECT_NE(unpriced->instead.find("bf16"), std::string::npos) << unpriced->instead;
+      const char* const instead = unpriced->rule == "block_kernels" ? "engine vllm" : "bf16";
+      EXPECT_NE(unpriced->instead.find(instead), std::string::npos) << unpriced->instead;
       const Case priced = case_of(engine, r.starts);
       EXPECT_FALSE(does_not_start(priced)) << does_not_start(priced)->text;
       EXPECT_FALSE(has_no_price(priced)) << has_no_price(priced)->text;
