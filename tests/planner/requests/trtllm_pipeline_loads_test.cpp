@@ -12,6 +12,7 @@
 #include "tests/planner/requests/plain_trtllm_pipeline.hpp"
 #include "tests/planner/requests/random_play.hpp"
 #include "tests/planner/requests/random_vllm.hpp"
+#include "tests/planner/requests/schedule_text.hpp"
 #include "tests/planner/requests/staged_times.hpp"
 #include "tests/support/loads.hpp"
 
