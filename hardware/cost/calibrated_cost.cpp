@@ -239,10 +239,8 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   const auto x = latent ? std::span<const double>(of_latents) : std::span<const double>(gqa);
   if (!u || (!latent && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
   FittedPrice p = of(u, x);
-  const std::vector<Architecture>& others = system_->kernels.other_partial_mla;
   const bool stands_in =
-      latent && a.partial &&
-      std::find(others.begin(), others.end(), architecture_of(system_->device)) != others.end();
+      latent && a.partial && is_one_of(architecture_of(system_->device), system_->kernels.other_partial_mla);
   if (a.fresh > 1 || stands_in) p.alter();
   if (skipped > 0) {  // what lies before a window costs the kernel a look, known as far as full caches are
     const double full[] = {rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};

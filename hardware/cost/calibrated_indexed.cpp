@@ -295,8 +295,9 @@ double CalibratedCost::arithmetic_beside(const PricedOp& op, double others) cons
   return flops(op).value / peak - others;
 }
 
-// A block has each row's keys; rows of a request that verify drafts may share a pass over them. (Of CSA the
-// kernel's own rows say what several rows take; the choice among blocks has another kernel.)
+// A block has each row's keys; rows of a request that verify drafts may share a pass over them, where all
+// requests have as many. (Of CSA the kernel's own rows say what several rows take; the choice among blocks
+// has another kernel.)
 double CalibratedCost::part_of_passes(const IndexLogitsShape& s) const {
   if (s.prompts || s.ratio > 0 || s.block > 1 || s.requests <= 0 || s.q_rows % s.requests != 0) return 1;
   const Count rows = s.q_rows / s.requests;

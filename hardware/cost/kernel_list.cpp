@@ -211,17 +211,17 @@ std::string_view to_string(Architecture a) { return kArchitectures[static_cast<s
 long long KernelList::index_passes(long long rows, Architecture architecture) const {
   constexpr long long kRowsOfAPass = 2;  // kNextNAtom of DeepGEMM's paged kernel
   for (const RowsOfOnePass& r : index_rows) {
-    if (std::find(r.architectures.begin(), r.architectures.end(), architecture) == r.architectures.end())
-      continue;
+    if (!is_one_of(architecture, r.architectures)) continue;
     if (r.rows.empty() || std::find(r.rows.begin(), r.rows.end(), rows) != r.rows.end())
       return (rows + kRowsOfAPass - 1) / kRowsOfAPass;
   }
   return rows;
 }
 
-bool KernelRule::of(Architecture a) const {
-  return architectures.empty() ||
-         std::find(architectures.begin(), architectures.end(), a) != architectures.end();
+bool KernelRule::of(Architecture a) const { return architectures.empty() || is_one_of(a, architectures); }
+
+bool is_one_of(Architecture a, std::span<const Architecture> some) {
+  return std::find(some.begin(), some.end(), a) != some.end();
 }
 
 bool KernelSizes::any() const {

@@ -22,6 +22,7 @@ enum class Architecture : std::uint8_t { ampere, hopper, blackwell };
 /// By the narrowest arithmetic that the device has a unit for: FP4 of Blackwell, FP8 of Hopper, else Ampere.
 Architecture architecture_of(const Device& device);
 std::string_view to_string(Architecture architecture);
+bool is_one_of(Architecture one, std::span<const Architecture> some);
 /// Of the machine whose kernels were measured, where the calibration says; else of the device that borrows
 /// them.
 Architecture architecture_of(const Calibration& calibration, const Device& device);

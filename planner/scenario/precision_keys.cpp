@@ -171,7 +171,6 @@ Precision of_checkpoint(const PrecisionKeys& k, const Model& m, Precision p) {
 Precision precision_of(const PrecisionKeys& k, const Model& model, const System& system,
                        const EngineProfile* engine) {
   Precision p = k.of(model, system.device);
-  const std::vector<Architecture>& in_fp8 = system.kernels.mxfp4_in_fp8;
   const bool said = k.expert_math || k.ffn_math || k.math;
   if (said || !has_experts(model) || p.of(Module::experts).weights != Dtype::mxfp4) return p;
   // DeepSeek-V4's own code multiplies them in FP8; engines have such kernels on Blackwell alone, and widen
@@ -184,8 +183,7 @@ Precision precision_of(const PrecisionKeys& k, const Model& model, const System&
     return p;
   }
   if (system.calibration.empty() || !computes(system.device, Dtype::fp8) ||
-      std::find(in_fp8.begin(), in_fp8.end(), architecture_of(system.calibration, system.device)) ==
-          in_fp8.end())
+      !is_one_of(architecture_of(system.calibration, system.device), system.kernels.mxfp4_in_fp8))
     return p;
   p.expert_math = Dtype::fp8;
   p.assumed.expert_math = true;
