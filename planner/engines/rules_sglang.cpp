@@ -352,8 +352,7 @@ constexpr LaunchRule kPlans[]{
      two_batch_step},
     {"nodes",
      "a node holds whole stages, or a stage whole nodes, as many ranks on each; here one node is filled "
-     "after "
-     "the other, as was priced",
+     "after the other, as was priced",
      "sgl-project/sglang python/sglang/srt: entrypoints/engine.py:1376-1404@49e384ce9d",
      [](const Case& c, const Plan& p) { return no_machines(c, p, sglang_machines); }},
     kSglangDraftModel,

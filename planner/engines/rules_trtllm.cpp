@@ -220,8 +220,7 @@ constexpr CaseRule kCases[]{
      latents_device},
     {"gemma_device", "attention of Gemma 4 has kernels on Blackwell alone",
      "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/models/modeling_gemma4.py:263-270 of v1.3.0rc20 and "
-     "FlashInfer's "
-     "fmhaRunner.cuh:37, as quoted by ai-dynamo/aiconfigurator "
+     "FlashInfer's fmhaRunner.cuh:37, as quoted by ai-dynamo/aiconfigurator "
      "collector/trtllm/collect_attn.py:108-125@095f58a51",
      gemma_device},
     {"kv_type",
@@ -238,9 +237,8 @@ constexpr CaseRule kCases[]{
      "on Hopper alone",
      "NVIDIA/TensorRT-LLM docs/source/features/quantization.md:94-102@09d4c79ba941, "
      "cpp/tensorrt_llm/kernels/cutlass_kernels/fp8_rowwise_gemm/fp8_rowwise_gemm_template.h, "
-     "dispatchToArch@0193dbd41892, "
-     "tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, _QUANT_SUPPORT_TABLE, quantization.py, "
-     "load_activation_scales_fp8_qdq, near v1.3.0rc20; "
+     "dispatchToArch@0193dbd41892, tensorrt_llm/_torch/modules/fused_moe/fused_moe_cutlass.py, "
+     "_QUANT_SUPPORT_TABLE, quantization.py, load_activation_scales_fp8_qdq, near v1.3.0rc20; "
      "model_config.py:329-345 of v1.3.0rc20, as quoted by ai-dynamo/aiconfigurator "
      "collector/trtllm/collect_moe.py:433-476@095f58a51",
      trtllm_weight_type},
@@ -263,9 +261,8 @@ constexpr CaseRule kCases[]{
     {"kv_block",
      "MLA has kernels for blocks of 32 tokens on Blackwell, and of 64 on Hopper; others take a power of two",
      "NVIDIA/TensorRT-LLM docs/source/features/helix.md:44-45@04c8822cc42f; "
-     "docs/source/advanced/kv-cache-reuse.md@"
-     "c3589f17f24f; of MLA's pages pull request "
-     "10261, as quoted by ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:38-51@095f58a51",
+     "docs/source/advanced/kv-cache-reuse.md@c3589f17f24f; of MLA's pages pull request 10261, as quoted by "
+     "ai-dynamo/aiconfigurator collector/trtllm/collect_mla.py:38-51@095f58a51",
      block_size},
 };
 
@@ -347,8 +344,7 @@ constexpr LaunchRule kPlans[]{
 constexpr CaseRule kUnpriced[]{
     {"block_kernels",
      "before Blackwell MiniMax-M3's chosen blocks are attended by a dense fallback, 10 to 50 times slower "
-     "than "
-     "other engines' kernels, of which prices here have no form",
+     "than other engines' kernels, of which prices here have no form",
      "NVIDIA/TensorRT-LLM as measured by ai-dynamo/aiconfigurator, collector/trtllm/collect_msa_module.py"
      "@095f58a51",
      minimax_by_fallback},
@@ -376,7 +372,7 @@ const LaunchRules kTrtllmRules{
     .machines = trtllm_machines,
     .features = kFeatures,
     .cases = kCases,
-    .unpriced = kUnpriced,  // weight_type refuses what it has no kernels for
+    .unpriced = kUnpriced,
     .plans = kPlans,
     .answers_alone = kAnswersAlone,
     .pairs = kPairs,

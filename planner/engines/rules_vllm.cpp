@@ -157,8 +157,7 @@ constexpr CaseRule kCases[]{
      int8_device},
     {"kv_type",
      "caches are in 16 bits or FP8, of MLA and of attention with sinks in FP8 from compute capability 8.9 "
-     "on; "
-     "in NVFP4 on Blackwell, not under MLA",
+     "on; in NVFP4 on Blackwell, not under MLA",
      "vllm-project/vllm vllm/v1/attention/backends/flashinfer.py:651-658, "
      "vllm/config/vllm.py:2160@ee0da84ab9; triton_attn.py, TritonAttentionImpl.__init__, pull request 43914; "
      "mla/triton_mla.py, TritonMLAImpl.__init__, of later versions, and issue 26431 (fp8e4nv on SM86); of "
@@ -193,8 +192,7 @@ constexpr CaseRule kUnpriced[]{
      "ModelOpt's FP8 needs compute capability 8.9, until 0.26",
      "vllm-project/vllm vllm/model_executor: kernels/linear/nvfp4/marlin.py:18-40@ee0da84ab9; "
      "kernels/linear/scaled_mm/marlin.py, MarlinFP8ScaledMMLinearKernel, layers/fused_moe/oracle/nvfp4.py "
-     "and "
-     "fp8.py, near v0.24.0; pull request 50019",
+     "and fp8.py, near v0.24.0; pull request 50019",
      [](const Case& c) { return widened_unmeasured(c, "Marlin"); }},
 };
 
@@ -206,8 +204,7 @@ constexpr LaunchRule kPlans[]{
      [](const Case&, const Plan& p) { return missing_feature(kVllmRules, p); }},
     {"stages", "MiniMax-M3 runs in no stages, which came with 0.25",
      "vllm-project/vllm vllm/models/minimax_m3/nvidia/model.py:671-679@v0.24.0; pull request 45810 of 24 "
-     "June "
-     "2026, of the release notes of v0.25.0; issue 45455",
+     "June 2026, of the release notes of v0.25.0; issue 45455",
      minimax_in_stages},
     kWholeTrays,
     {"nodes",
@@ -230,8 +227,7 @@ constexpr LaunchRule kPlans[]{
      [](const Case& c, const Plan& p) { return other_experts(c, p, layout(c, p)); }},
     {"expert_tokens",
      "a server has one backend for the tokens of all its steps: DeepEP's kernels of few tokens for those "
-     "that "
-     "decode, of many for those that prefill, all-gather and reduce-scatter for both",
+     "that decode, of many for those that prefill, all-gather and reduce-scatter for both",
      "vllm-project/vllm vllm/model_executor/layers/fused_moe/all2all_utils.py, maybe_make_prepare_finalize; "
      "docs/serving/expert_parallel_deployment.md, docs/design/dbo.md@v0.24.0",
      other_expert_tokens},
@@ -246,8 +242,8 @@ constexpr LaunchRule kPlans[]{
      "kernels of few tokens and reaches no other machine; its kernels of many "
      "tokens reach other machines by those of 8 GPUs alone",
      "deepseek-ai/DeepEP csrc/legacy/buffer.hpp:114,1483@dd758caf4518, setup.py, issues 392 and 579; "
-     "vllm-project/vllm "
-     "vllm/distributed/device_communicators/all2all.py, DeepEPHTAll2AllManager, near v0.24.0",
+     "vllm-project/vllm vllm/distributed/device_communicators/all2all.py, DeepEPHTAll2AllManager, near "
+     "v0.24.0",
      other_dispatch_ranks},
     {"expert_room", "DeepEP's kernels of few tokens count less than 1024 of a rank",
      "deepseek-ai/DeepEP csrc/kernels/legacy/internode_ll.cu:295-330@dd758caf4518 "
@@ -267,8 +263,8 @@ constexpr LaunchRule kPlans[]{
     {"blocks", "no rank cuts the 128 x 128 blocks of FP8, but in layers of several matrices (q, k and v)",
      "vllm-project/vllm vllm/model_executor/layers/quantization/utils/fp8_utils.py:1218-1243, "
      "vllm/model_executor/layers/quantization/fp8.py:562-574@ee0da84ab9; "
-     "vllm/model_executor/layers/linear.py, "
-     "ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch, pull request 30836",
+     "vllm/model_executor/layers/linear.py, ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch, pull "
+     "request 30836",
      [](const Case& c, const Plan& p) {
        const EngineLayout e = layout(c, p);
        return cut_blocks(c, {e.tpa, e.dense, e.tpf, e.tpa, false, false});
@@ -295,8 +291,7 @@ constexpr LaunchRule kPlans[]{
      dcp_windows},
     {"dcp_cache",
      "DCP under MLA needs a cache in 16 bits, and else none in NVFP4, which TensorRT-LLM's kernels alone "
-     "read, "
-     "without DCP",
+     "read, without DCP",
      "vllm-project/vllm vllm/model_executor/layers/attention/mla_attention.py:682,802-803@ee0da84ab9; "
      "vllm/v1/attention/backends/flashinfer.py, pull requests 40177 (NVFP4 by trtllm-gen alone) and 47181 "
      "(trtllm-gen is off under DCP; closed)",
@@ -304,8 +299,7 @@ constexpr LaunchRule kPlans[]{
     {"dcp_interleave", "tokens in a row on one rank divide a block of the cache",
      "vllm-project/vllm vllm/config/vllm.py:2131-2138, vllm/config/cache.py:46, "
      "vllm/v1/attention/backend.py:194-202, "
-     "vllm/v1/attention/backends/mla/cutlass_mla.py:49-50@80e511772f3e, "
-     "of 23 June 2026, near v0.24.0",
+     "vllm/v1/attention/backends/mla/cutlass_mla.py:49-50@80e511772f3e, of 23 June 2026, near v0.24.0",
      dcp_interleave},
     {"dcp_queries", "DCP gathers queries: a later version can replicate their projection",
      "vllm-project/vllm vllm/envs.py@ee0da84ab9, without VLLM_DCP_Q_REPLICATE", dcp_queries},
@@ -338,8 +332,7 @@ constexpr PairRule kPairs[] = {
      copied_heads},
     {"pair_stages", "caches are handed over between servers of one stage each",
      "vllm-project/vllm vllm/distributed/kv_transfer/kv_connector/v1/base.py:659-671, which NIXL's connector "
-     "does "
-     "not override, vllm/v1/engine/core.py:190@ee0da84ab9",
+     "does not override, vllm/v1/engine/core.py:190@ee0da84ab9",
      [](const Case&, const Plan& prefill, const Plan& decode) -> Complaint {
        if (prefill.pp == 1 && decode.pp == 1) return std::nullopt;
        return fmt::format("these have {} and {} stages", prefill.pp, decode.pp);
