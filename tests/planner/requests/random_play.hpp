@@ -111,6 +111,26 @@ inline void expect_answers(const std::vector<AnsweredRequest>& answers,
   }
 }
 
+// Every token has been computed once, intervals between them add up to requests' times, and, by Little's law,
+// requests that are there, over time, are no more than the time that each is: those that wait for the end of
+// a step before they are taken are not counted there.
+inline void expect_sums(const Played& p) {
+  std::uint64_t tokens = 0;
+  double intervals = 0, inside = 0;
+  for (const AnsweredRequest& a : p.answers) {
+    tokens += a.answer;
+    intervals += (a.last - a.first).value;
+    inside += (a.last - a.came).value;
+    EXPECT_LE(a.came, a.first);
+  }
+  EXPECT_EQ(p.served.answer_tokens, tokens);
+  EXPECT_EQ(p.served.itl.count(), tokens - p.answers.size());
+  EXPECT_NEAR(p.served.itl.mean() * static_cast<double>(p.served.itl.count()), intervals,
+              1e-9 * (1 + intervals));
+  EXPECT_LE(p.served.running, inside * (1 + 1e-9));
+  EXPECT_LE(p.served.busy, p.served.end);
+}
+
 inline void expect_same(const Played& a, const Played& b) {
   ASSERT_EQ(a.answers.size(), b.answers.size());
   const auto near = [](Seconds x, Seconds y) {

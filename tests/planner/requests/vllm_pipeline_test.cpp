@@ -178,22 +178,7 @@ TEST(VllmPipeline, R36TokensAndTimesAddUp) {
     const std::vector<TraceRequest> requests = bursts_of_texts(random);
     VllmPipelineScheduler scheduler(knobs);
     const Played p = play(requests, scheduler, times, true);
-    std::uint64_t tokens = 0;
-    double intervals = 0, inside = 0;
-    for (const AnsweredRequest& a : p.answers) {
-      tokens += a.answer;
-      intervals += (a.last - a.first).value;
-      inside += (a.last - a.came).value;
-      EXPECT_LE(a.came, a.first);
-    }
-    EXPECT_EQ(p.served.answer_tokens, tokens);
-    EXPECT_EQ(p.served.itl.count(), tokens - p.answers.size());
-    EXPECT_NEAR(p.served.itl.mean() * static_cast<double>(p.served.itl.count()), intervals,
-                1e-9 * (1 + intervals));
-    // Little's law: requests that are there, over time, are the time that each is. Those that wait for the
-    // end of a step before they are taken are not counted there, so no more than these.
-    EXPECT_LE(p.served.running, inside * (1 + 1e-9));
-    EXPECT_LE(p.served.busy, p.served.end);
+    expect_sums(p);
   }
 }
 
