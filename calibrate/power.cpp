@@ -12,6 +12,7 @@
 #include "calibrate/held_out.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/read_text.hpp"
+#include "sim/base/yaml_scalar.hpp"
 
 namespace shardline {
 
@@ -318,8 +319,8 @@ PowerFit fit_power(const std::vector<PowerRow>& rows, int folds) {
 std::string power_yaml(const BoardPower& p) {
   std::string out = fmt::format(
       "power:  # fitted by shardline calibrate --power, not edited by hand\n"
-      "  idle_w: {:.0f}\n  most_w: {:.0f}\n  source: \"{}\"\n",
-      p.idle, p.most, p.source);
+      "  idle_w: {:.0f}\n  most_w: {:.0f}\n  source: {}\n",
+      p.idle, p.most, yaml_quoted(p.source));
   for (std::size_t k = 0; k < kPowerClasses; ++k) {
     const PowerLaw& law = p.laws[k];
     out += fmt::format(

@@ -7,6 +7,7 @@
 
 #include "planner/strategies/strategy.hpp"
 #include "sim/base/reader.hpp"
+#include "sim/base/yaml_scalar.hpp"
 
 namespace shardline {
 
@@ -37,8 +38,8 @@ ServedError read_error(const Reader& line) {
 }
 
 std::string error_yaml(const ServedError& e) {
-  return fmt::format("{{of: \"{}\", rows: {}, median: {:.6f}, p90: {:.6f}, bias: {:.6f}}}", e.of, e.rows,
-                     e.median, e.p90, e.bias);
+  return fmt::format("{{of: {}, rows: {}, median: {:.6f}, p90: {:.6f}, bias: {:.6f}}}", yaml_quoted(e.of),
+                     e.rows, e.median, e.p90, e.bias);
 }
 
 }  // namespace
@@ -111,19 +112,19 @@ std::string served_details_yaml(const ServedDetails& details) {
   out += fmt::format("    measured: {}\n    left_out:{}\n", details.measured,
                      details.left_out.empty() ? " []" : "");
   for (const ServedLeftOut& l : details.left_out)
-    out += fmt::format("      - {{of: {}, rows: {}, why: \"{}\"{}}}\n", l.ttft_alone ? "ttft" : "row", l.rows,
-                       l.why, l.priced.rows > 0 ? ", priced: " + error_yaml(l.priced) : "");
+    out += fmt::format("      - {{of: {}, rows: {}, why: {}{}}}\n", l.ttft_alone ? "ttft" : "row", l.rows,
+                       yaml_quoted(l.why), l.priced.rows > 0 ? ", priced: " + error_yaml(l.priced) : "");
   for (const auto& [key, of] :
        {std::pair{"tpot_covered", &details.tpot_covered}, {"ttft_covered", &details.ttft_covered}}) {
     if (!of->empty()) out += fmt::format("    {}:\n", key);
     for (const ServedCoverage& c : *of)
-      out += fmt::format("      - {{of: \"{}\", rows: {}, models: {}, counted: {}, covered: {:.3f}}}\n", c.of,
-                         c.rows, c.models, c.counted, c.covered);
+      out += fmt::format("      - {{of: {}, rows: {}, models: {}, counted: {}, covered: {:.3f}}}\n",
+                         yaml_quoted(c.of), c.rows, c.models, c.counted, c.covered);
   }
   for (const ServedError& e : details.other_host) out += fmt::format("    other_host: {}\n", error_yaml(e));
   if (!details.versions.empty()) out += "    versions:\n";
   for (const MeasuredVersion& v : details.versions)
-    out += fmt::format("      - {{version: \"{}\", rows: {}}}\n", v.version, v.rows);
+    out += fmt::format("      - {{version: {}, rows: {}}}\n", yaml_quoted(v.version), v.rows);
   return out;
 }
 

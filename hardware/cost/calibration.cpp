@@ -12,6 +12,7 @@
 #include "hardware/cost/kernel_list.hpp"
 #include "hardware/machine/system.hpp"
 #include "sim/base/cancel.hpp"
+#include "sim/base/yaml_scalar.hpp"
 
 namespace shardline {
 
@@ -270,15 +271,6 @@ std::string error_text(const FitError& e) {
                      e.median, e.p90, e.worst, e.bias);
 }
 
-std::string quoted(const std::string& s) {
-  std::string out = "\"";
-  for (const char c : s) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-
 }  // namespace
 
 std::string KernelFit::name() const {
@@ -333,11 +325,12 @@ Calibration read_calibration(const Reader& r) {
 }
 
 std::string calibration_yaml(const Calibration& c) {
-  std::string out = fmt::format("calibration:\n  source: {}\n  hash: {}\n  date: {}\n  version: {}\n",
-                                quoted(c.source), quoted(c.hash), quoted(c.date), quoted(c.version));
+  std::string out =
+      fmt::format("calibration:\n  source: {}\n  hash: {}\n  date: {}\n  version: {}\n",
+                  yaml_quoted(c.source), yaml_quoted(c.hash), yaml_quoted(c.date), yaml_quoted(c.version));
   if (!c.framework.empty())
-    out += fmt::format("  framework: {{name: {}, version: {}}}\n", quoted(c.framework),
-                       quoted(c.version_of_framework));
+    out += fmt::format("  framework: {{name: {}, version: {}}}\n", yaml_quoted(c.framework),
+                       yaml_quoted(c.version_of_framework));
   if (!c.machine.empty()) out += "  " + machine_yaml(c.machine) + "\n";
   out += "  fits:\n";
   for (const KernelFit& f : c.fits) {
@@ -346,10 +339,11 @@ std::string calibration_yaml(const Calibration& c) {
     for (std::size_t i = 0; i < f.words.size(); ++i) {
       // A kernel without a name stands in no file, so that files from before names stay what they are.
       if (f.words[i].empty() && f.form->words[i] == std::string_view("kernel")) continue;
-      variant += fmt::format("{}{}: {}", variant.empty() ? "" : ", ", f.form->words[i], quoted(f.words[i]));
+      variant +=
+          fmt::format("{}{}: {}", variant.empty() ? "" : ", ", f.form->words[i], yaml_quoted(f.words[i]));
     }
     if (!variant.empty()) out += fmt::format("      variant: {{{}}}\n", variant);
-    if (!f.derived.empty()) out += fmt::format("      derived: {}\n", quoted(f.derived));
+    if (!f.derived.empty()) out += fmt::format("      derived: {}\n", yaml_quoted(f.derived));
     out += "      parameters:  # value, 95 % confidence\n";
     for (std::size_t i = 0; i < f.parameters.size(); ++i)
       out += fmt::format(

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "hardware/machine/system.hpp"
+#include "sim/base/yaml_scalar.hpp"
 
 namespace shardline {
 
@@ -269,8 +270,8 @@ MeasuredMachine read_machine(const Reader& r) {
 
 std::string machine_yaml(const MeasuredMachine& m) {
   std::string out = fmt::format(
-      "machine:  # that was measured; figures in SI units\n    system: {}\n    device: \"{}\"\n    figures:",
-      m.system, m.device);
+      "machine:  # that was measured; figures in SI units\n    system: {}\n    device: {}\n    figures:",
+      yaml_word(m.system), yaml_quoted(m.device));
   for (std::size_t i = 0; i < m.figures.size(); ++i) {
     if (m.figures[i] != 0) out += fmt::format("\n      {}: {:.7g}", kFigures[i].key, m.figures[i]);
   }

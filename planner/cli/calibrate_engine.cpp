@@ -17,6 +17,7 @@
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
 #include "sim/base/read_text.hpp"
+#include "sim/base/yaml_scalar.hpp"
 
 namespace shardline::cli {
 
@@ -111,7 +112,7 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
          fmt::format(
              "host:  # fitted by shardline calibrate --engine, not edited by hand\n  step: {}\n  request: "
              "{}\n"
-             "  prompt_token: {}\n  path: {:.4g} ms\n  source: \"{}\"\n  error:  # ln(measured / predicted) "
+             "  prompt_token: {}\n  path: {:.4g} ms\n  source: {}\n  error:  # ln(measured / predicted) "
              "of "
              "models left "
              "out, 5 % and 95 %\n    rows: {}\n    tpot: {}\n    ttft:\n      drawn: "
@@ -119,10 +120,11 @@ std::string with_host_yaml(const std::string& text, const HostTimes& h, const Se
              "   by_users:{}\n    "
              "covered: {:.3f}\n    loops: {}\n    "
              "tables:\n{}{}",
-             us(h.step), us(h.request), us(h.prompt_token), h.path.value * 1e3, source, fit.bands.rows,
-             band_yaml(fit.bands.tpot), band_yaml(fit.bands.drawn), band_yaml(fit.bands.equal),
-             bands_yaml(fit.bands.ttft_by_users), fit.bands.covered, loops_yaml(fit.bands.loops),
-             served_errors_yaml(fit.bands.tables), served_details_yaml(details)) +
+             us(h.step), us(h.request), us(h.prompt_token), h.path.value * 1e3, yaml_quoted(source),
+             fit.bands.rows, band_yaml(fit.bands.tpot), band_yaml(fit.bands.drawn),
+             band_yaml(fit.bands.equal), bands_yaml(fit.bands.ttft_by_users), fit.bands.covered,
+             loops_yaml(fit.bands.loops), served_errors_yaml(fit.bands.tables),
+             served_details_yaml(details)) +
          text.substr(end);
 }
 

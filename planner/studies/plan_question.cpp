@@ -21,6 +21,7 @@
 #include "planner/studies/sweep.hpp"
 #include "sim/base/argument_names.hpp"
 #include "sim/base/shell_word.hpp"
+#include "sim/base/yaml_scalar.hpp"
 
 namespace shardline {
 
@@ -127,26 +128,6 @@ bool has_plans(const Strategy& s, const Case& c, const std::vector<int>& gpus) {
   return !plans.empty();
 }
 
-// A name or path as YAML reads it back.
-std::string quoted(const std::string& text) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_./").find(c) != std::string::npos;
-  };
-  const bool letter = !text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0;
-  if ((letter || text.starts_with("./")) && std::all_of(text.begin(), text.end(), plain)) return text;
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
-
 // Users of one copy, for every number of copies that there may be.
 std::string users_key(const PlanQuestion& q, const PlanDefaults& d) {
   std::set<long long> users;
@@ -171,8 +152,8 @@ std::string workload_line(const PlanQuestion& q, const PlanDefaults& d) {
 // Engines load a checkpoint, that of the model's maker where none is named; bare kernels are told to.
 std::string models_lines(const PlanQuestion& q, const PlanDefaults& d) {
   const std::string as_asked =
-      q.as.empty() ? fmt::format("models: [{}]\n", quoted(q.model))
-                   : fmt::format("models: [{{file: {}, as: {}}}]\n", quoted(q.model), quoted(q.as));
+      q.as.empty() ? fmt::format("models: [{}]\n", yaml_word(q.model))
+                   : fmt::format("models: [{{file: {}, as: {}}}]\n", yaml_word(q.model), yaml_word(q.as));
   if (d.engine || d.model.checkpoint) return as_asked;
   const std::string own = checkpoint_by_default(d.model).assumed;
   if (looks_like_repository(own)) return fmt::format("models: [{}]  # the checkpoint of its maker\n", own);
@@ -332,12 +313,12 @@ std::string settings_options(const PlanQuestion& q) {
 
 std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
   std::string out = std::string(kSavedBy) + " Keys: scenarios/README.md.\n";
-  out += fmt::format("name: plan\nsummary: {}\n", quoted(text_of(q, d, d.system.name)));
-  out += fmt::format("system: {}\n", quoted(q.system));
+  out += fmt::format("name: plan\nsummary: {}\n", yaml_word(text_of(q, d, d.system.name)));
+  out += fmt::format("system: {}\n", yaml_word(q.system));
   if (!q.costs.empty()) out += fmt::format("costs: {}\n", q.costs);
   if (d.engine)
-    out += fmt::format("engine: {{name: {}, version: \"{}\"}}{}\n", d.engine->name, d.engine->version,
-                       d.engine_why.empty() ? "" : "  # " + d.engine_why);
+    out += fmt::format("engine: {{name: {}, version: {}}}{}\n", d.engine->name,
+                       yaml_quoted(d.engine->version), d.engine_why.empty() ? "" : "  # " + d.engine_why);
   if (q.any_gpus) out += "any_gpus: true\n";
   if (q.any_context) out += "any_context: true\n";
   out += models_lines(q, d) + workload_line(q, d);

@@ -101,6 +101,19 @@ TEST(MeasuredCells, AreReadBackAsWritten) {
   EXPECT_EQ(again.machine.figures, c.machine.figures);
 }
 
+// Whatever they are called, what is written of a machine and of a calibration is read as that.
+TEST(MeasuredMachine, IsReadAsItWasWritten) {
+  for (const std::string name :
+       {"H100 SXM", "a \"b\" c", "a\\", "\"", "a: b", "#1", "a\nb", "null", "", "{"}) {
+    MeasuredMachine m{name, name, {}};
+    m.figures.resize(machine_figures().size());
+    Document document = Document::parse("c.yaml", machine_yaml(m));
+    const MeasuredMachine again = read_machine(document.root().at("machine"));
+    EXPECT_EQ(again.system, name);
+    EXPECT_EQ(again.device, name);
+  }
+}
+
 struct Changed {
   const char* what;
   void (*change)(System&);
