@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh BUILD SECONDS|runs=N [TARGET]...: each target of libFuzzer (all without names) so many seconds or
-# executions, JOBS (as many as there are processors) beside each other. An input that breaks one is kept beside its log
+# executions, JOBS (as many as there are processors) beside each other; SEED=N: from that seed of libFuzzer's and not
+# from one of its own. An input that breaks one is kept beside its log
 # in BUILD/fuzz, and the exit code is 1. Seeds are files of the project, those of tests/bad among them, and of
 # tests/fuzz/corpus; what a run finds stays in BUILD/fuzz for the next. Long runs: JOBS=1 nice tests/fuzz/run.sh build/asan runs=10000000
 set -euo pipefail
@@ -52,7 +53,7 @@ one() {
   local folders=("$found/corpus" "$found/seeds")
   local dictionary=()
   [[ -f $sources/tests/fuzz/$target.dict ]] && dictionary=("-dict=$sources/tests/fuzz/$target.dict")
-  "$build/bin/fuzz_$target" "$amount" -max_len=16384 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
+  "$build/bin/fuzz_$target" "$amount" ${SEED:+-seed=$SEED} -max_len=16384 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
     "${dictionary[@]}" -artifact_prefix="$found/broken/" "${folders[@]}" > "$log" 2>&1 < /dev/null || code=$?
   local runs cover
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
