@@ -136,6 +136,7 @@ class CalibratedCost {
   std::optional<FittedPrice> indexed(const PricedOp& op);
   std::optional<FittedPrice> indexed_alike(const PricedOp& op);  // requests of one length
   double part_of_passes(const IndexLogitsShape& s) const;
+  double narrow_peak() const;  // of FP8, or of BF16 where the device has none
   double arithmetic_beside(const PricedOp& op, double others) const;
   // Beside a block of V4's: the kernel that scores its rows, timed alone.
   struct ScoreUse {
@@ -148,6 +149,8 @@ class CalibratedCost {
   double scores_alone(const Use& u, double requests, double rows, double tokens, double bytes) const;
   // Of a step that decodes, of the block's fit: x as of it.
   double decoding_scores(const Use& block, const IndexLogitsShape& s, std::span<const double> x);
+  // Of prompts behind longer caches than the block of the fit was measured with: what an op takes at least.
+  double longer_prompts(const Use& block, const PricedOp& op, std::span<const double> x) const;
   // Kernels of linear attention, found when first asked for.
   struct RecurrentUse {
     StateDecay decay = StateDecay::per_head;

@@ -288,21 +288,12 @@ std::optional<FittedPrice> CalibratedCost::mixed(const PricedOp& op) {
 // compute in, beyond what the block's other parts have: how a fit divides a block among them may be wrong,
 // and far beyond its table their sum, which has to hold it. Floors have the bytes alone.
 double CalibratedCost::arithmetic_beside(const PricedOp& op, double others) const {
-  if (pricing_ == Pricing::floor) return 0;
-  double peak = 0;
-  for (const Dtype type : {Dtype::bf16, Dtype::fp8})
-    peak = std::max(peak, system_->device.peak[at(type)].value * rates_);
-  return flops(op).value / peak - others;
+  return pricing_ == Pricing::floor ? 0 : flops(op).value / narrow_peak() - others;
 }
 
-// A block has each row's keys; rows of a request that verify drafts may share a pass over them, where all
-// requests have as many. (Of CSA the kernel's own rows say what several rows take; the choice among blocks
-// has another kernel.)
-double CalibratedCost::part_of_passes(const IndexLogitsShape& s) const {
-  if (s.prompts || s.ratio > 0 || s.block > 1 || s.requests <= 0 || s.q_rows % s.requests != 0) return 1;
-  const Count rows = s.q_rows / s.requests;
-  return static_cast<double>(system_->kernels.index_passes(rows, architecture_of(system_->device))) /
-         static_cast<double>(rows);
+double CalibratedCost::narrow_peak() const {
+  const auto peak = [&](Dtype type) { return system_->device.peak[at(type)].value * rates_; };
+  return std::max(peak(Dtype::bf16), peak(Dtype::fp8));
 }
 
 std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
@@ -335,7 +326,7 @@ std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
                   : std::max(kernel_.value, seconds - products_of(shape<ModuleRestShape>(op), *u));
   else
     seconds =
-        std::max({seconds, kv_bytes(op).value / (u->context.bandwidth),
+        std::max({seconds, kv_bytes(op).value / (u->context.bandwidth), longer_prompts(*u, op, x),
                   arithmetic_beside(op, (parts.index + parts.top_k + parts.attend) * correction - part)});
   FittedPrice p = at_place(Seconds(seconds), *u, u->fit->outside(axes), axes);
   // The block was measured whole: its parts follow from how they grow.

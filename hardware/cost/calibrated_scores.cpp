@@ -1,7 +1,9 @@
-// Scores of DeepSeek-V4's index in steps that decode, beyond what blocks were measured with.
-// hardware/README.md [H73].
+// Scores of an index, and the choice among them, beyond what blocks were measured with: of DeepSeek-V4 in
+// steps that decode, of prompts. hardware/README.md [H73].
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 
 #include "hardware/cost/calibrated_cost.hpp"
 #include "hardware/cost/forms/sparse_module.hpp"
@@ -12,7 +14,80 @@ namespace {
 
 enum : std::size_t { kBatch, kKeys, kHeads };  // of a block of a step that decodes [H71]
 
+// Of a block of prompts [H72], and the axes of its fit.
+enum : std::size_t { kPrompts, kFresh, kCached, kPromptHeads };
+enum : std::size_t { kRowsAxis, kKeysAxis };
+
+// Of the peak of FP8: no block that was measured grows faster with what lies before its prompts, scores and
+// choice together. SGLang's of DeepSeek-V3.2, 4,096 tokens behind 16K and 32K: .46 to .52 on H200.
+constexpr double kLongerPeak = 0.5;
+
+// Keys of the longest cache, in steps of a quarter of a doubling, that the block was measured with at about
+// as many rows; nothing where there is none, or none that is shorter.
+std::optional<double> longest_measured(const KernelFit& fit, std::span<const double> at) {
+  constexpr double kStep = 0.25;
+  std::array<double, kMostAxes> place{};
+  for (std::size_t a = 0; a < at.size(); ++a)
+    place[a] = std::clamp(at[a], fit.range_low[a], fit.range_high[a]);
+  const auto axes = std::span<const double>(place).first(at.size());
+  for (int i = 0;; ++i) {
+    place[kKeysAxis] = fit.range_high[kKeysAxis] - kStep * i;
+    if (place[kKeysAxis] < fit.range_low[kKeysAxis]) return std::nullopt;
+    if (place[kKeysAxis] < at[kKeysAxis] && !fit.outside(axes)) return std::exp2(place[kKeysAxis]);
+  }
+}
+
+// Index keys that a row has before it, of those that `x` has more than `shorter`.
+double more_pairs(std::span<const double> x, std::span<const double> shorter, Count ratio) {
+  return x[kPrompts] * x[kFresh] * (x[kCached] - shorter[kCached]) /
+         static_cast<double>(std::max<Count>(1, ratio));
+}
+
 }  // namespace
+
+// A block has each row's keys; rows of a request that verify drafts may share a pass over them, where all
+// requests have as many. (Of CSA the kernel's own rows say what several rows take; the choice among blocks
+// has another kernel.)
+double CalibratedCost::part_of_passes(const IndexLogitsShape& s) const {
+  if (s.prompts || s.ratio > 0 || s.block > 1 || s.requests <= 0 || s.q_rows % s.requests != 0) return 1;
+  const Count rows = s.q_rows / s.requests;
+  return static_cast<double>(system_->kernels.index_passes(rows, architecture_of(system_->device))) /
+         static_cast<double>(rows);
+}
+
+// Rows of prompts behind long caches are few, and say little of what scores take: of vLLM's, which end at
+// 32,768 keys, scores are a tenth. As far as rows go the price is theirs; from there on scores and choice
+// grow with the arithmetic of the one and the bytes of the other, if the fit's do not grow faster.
+double CalibratedCost::longer_prompts(const Use& u, const PricedOp& op, std::span<const double> x) const {
+  const auto* const scores = std::get_if<IndexLogitsShape>(&op.shape);
+  const auto* const choice = std::get_if<TopKShape>(&op.shape);
+  if (pricing_ == Pricing::floor || (scores == nullptr && choice == nullptr)) return 0;
+  const IndexedBlock block = scores != nullptr ? scores->measured() : choice->measured();
+  if (!block.prompts || block.block > 1) return 0;  // the choice among blocks has another kernel
+  double at[kMostAxes], at_edge[kMostAxes];
+  u.fit->form->coordinates(x, u.context, at);
+  const std::size_t axes = u.fit->form->axes.size();
+  const std::optional<double> keys = longest_measured(*u.fit, std::span<const double>(at).first(axes));
+  if (!keys || !u.fit->outside(std::span<const double>(at).first(axes))) return 0;
+  const std::array<double, 4> edge{x[kPrompts], x[kFresh], std::clamp(*keys - x[kFresh], 0.0, x[kCached]),
+                                   x[kPromptHeads]};
+  u.fit->form->coordinates(edge, u.context, at_edge);
+  const auto parts = [&](std::span<const double> of, const double* place) {
+    SparseParts p = sparse_prefill_parts(of, u.context, u.parameters);
+    const double correction = std::exp(u.correction.at(std::span<const double>(place, axes)));
+    p.index *= correction;
+    p.top_k *= correction;
+    return p;
+  };
+  const SparseParts measured = parts(edge, at_edge);
+  const double pairs = more_pairs(x, edge, block.ratio);
+  constexpr double kScoreBytes = 4;
+  const double chosen = measured.top_k + kScoreBytes * pairs / u.context.bandwidth;
+  if (choice != nullptr) return chosen;
+  const double arithmetic = 2 * static_cast<double>(scores->heads) * static_cast<double>(scores->dim) *
+                            pairs / (kLongerPeak * narrow_peak());
+  return measured.index + measured.top_k + arithmetic - std::max(chosen, parts(x, at).top_k);
+}
 
 // The most tokens of all requests that the block was surely measured with, at its fewest heads: a place is
 // inside where a cell of a doubling has rows, or one that touches it, which have half as many of each at
