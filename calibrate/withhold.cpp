@@ -208,11 +208,11 @@ std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& c
 
 namespace {
 
-// Thread-block rows of a decode form's shape; 0 of other forms.
+// Thread-block rows of a decode form's shape, requests of a block's of sparse attention; 0 of other forms.
 double block_rows(const Form& form, std::span<const double> x) {
   const std::string_view family = form.family;
   if (family == "attention_decode") return x[0] * x[3];
-  if (family == "sparse_decode") return x[0];
+  if (family == "sparse_decode" || family == "sparse_prefill") return x[0];
   return family == "mla_decode" ? x[0] * std::ceil(x[2] / 64) : 0;
 }
 

@@ -40,17 +40,17 @@ std::optional<FamilyChoice> choose_by_families(const Form& form, const FormConte
 std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& context, const FitRows& rows,
                                           const Refit& how);
 
-/// [F9] Rows of one number of thread-block rows (sequences times KV heads; of MLA times tiles of 64 heads)
-/// that a fit to shorter ones predicts.
+/// [F9] Rows of one number of thread-block rows (sequences times KV heads; of MLA times tiles of 64 heads; of
+/// blocks of sparse attention requests) that a fit to shorter ones predicts.
 struct LongestOut {
   double fewest = 0, most = 0;  // thread-block rows
   std::size_t rows = 0;
   double bias = 0, low = 0, high = 0;  // median, 5 % and 95 % of predicted / measured - 1
   double within = 0;                   // part of the rows that is at most 15 % off
 };
-/// [F9] The longest caches of a decode form, predicted by a fit to those of up to 2^-doublings of their
-/// length; for 1, 2 to 4, 5 to 8 and more thread-block rows, where there are such rows. Empty for other
-/// forms, and where too few rows are short enough.
+/// [F9] The longest caches of a decode form, or a form of sparse attention, predicted by a fit to those of up
+/// to 2^-doublings of their length; for 1, 2 to 4, 5 to 8 and more thread-block rows, where there are such
+/// rows. Empty for other forms, and where too few rows are short enough.
 std::vector<LongestOut> withhold_longest(const Form& form, const FormContext& context, const FitRows& rows,
                                          double doublings, const Refit& how);
 

@@ -134,6 +134,8 @@ std::string scatter_section(std::span<const MeasuredTables> measured);
 /// [F9] The longest caches of every decode kernel, predicted by fits to shorter ones. Empty without decode
 /// tables. Takes seconds per kernel; the same for any number of threads (0: all cores).
 std::string longest_section(std::span<const MeasuredTables> measured, int threads = 0);
+/// The same of blocks of sparse attention, by a model's layer. Empty without tables of such that were fitted.
+std::string longest_sparse_section(std::span<const MeasuredTables> measured, int threads = 0);
 
 /// Identifies what was fitted: changes with any digit that a calibration file holds.
 std::string fits_hash(const Calibration& calibration);

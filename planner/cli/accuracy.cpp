@@ -70,7 +70,8 @@ int run(const AccuracyArguments& a, const Provenance& made_by) {
   if (!study.measured.empty()) {
     StepProgress progress("accuracy", Progress::terminal(), "parts");
     constexpr std::array kParts{measured_section, scatter_section, borrowed_section,
-                                +[](std::span<const MeasuredTables> m) { return longest_section(m); }};
+                                +[](std::span<const MeasuredTables> m) { return longest_section(m); },
+                                +[](std::span<const MeasuredTables> m) { return longest_sparse_section(m); }};
     progress.expect(kParts.size());
     for (const auto part : kParts) {
       progress.step();
