@@ -29,11 +29,12 @@ std::optional<std::vector<int>> per_layer(const Import& in, const Reader& list, 
   const std::vector<Reader> items = list.items();
   const int given = static_cast<int>(items.size());
   if (!list.is_sequence()) return std::nullopt;
-  if (given < in.layers || given > in.layers + in.drafts) {
+  // Modules that draft are in the list, or none of them is: of some alone the others' entries are not known.
+  if (given != in.layers && given != in.layers + in.drafts) {
     list.fault(fmt::format("{}: {} entries for {} layers{}", list.path(), given, in.layers,
                            in.drafts > 0 ? fmt::format(" and {} of multi-token prediction", in.drafts) : ""),
                {fmt::format("expected {}{}, one of each layer", in.layers,
-                            in.drafts > 0 ? fmt::format(" to {}", in.layers + in.drafts) : "")});
+                            in.drafts > 0 ? fmt::format(" or {}", in.layers + in.drafts) : "")});
     return std::nullopt;
   }
   std::vector<int> values;

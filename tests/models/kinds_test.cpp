@@ -150,6 +150,11 @@ TEST(Kinds, FaultsOfNewKeysAreLocated) {
   EXPECT_THAT(fault_of(v4 + "[4]}"), ::testing::HasSubstr("compress_ratios: 1 entries for 2 layers"));
   EXPECT_THAT(fault_of(v4 + "[4, 128, 0]}"), ::testing::HasSubstr("compress_ratios: 3 entries for 2 layers"));
   EXPECT_EQ(fault_of(v4 + R"([4, 128, 0], "num_nextn_predict_layers": 1})"), "no error");
+  EXPECT_EQ(fault_of(v4 + R"([4, 128], "num_nextn_predict_layers": 5})"), "no error");
+  EXPECT_THAT(fault_of(v4 + R"([4, 128, 0], "num_nextn_predict_layers": 5})"),
+              ::testing::AllOf(::testing::HasSubstr(
+                                   "compress_ratios: 3 entries for 2 layers and 5 of multi-token prediction"),
+                               ::testing::HasSubstr("expected 2 or 7, one of each layer")));
   EXPECT_THAT(fault_of(v4 + "null}"),
               ::testing::HasSubstr("compress_ratios: expected 0, 4 or 128 for each layer, found null"));
   EXPECT_THAT(fault_of(v4 + R"([4, 128], "hc_sinkhorn_iters": "x"})"),
