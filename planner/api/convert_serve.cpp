@@ -67,11 +67,7 @@ std::vector<ServedTarget> targets_of(const ServedLoadAnswer& load) {
 
 namespace {
 
-std::optional<double> board_of(const BoardWatts& watts) {
-  return watts.total() > 0 ? std::optional(watts.total()) : std::nullopt;
-}
-
-ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs, const BoardWatts& decode) {
+ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs, const PlayedCost& cost) {
   return {knobs_of(knobs),
           p.prefill_gpus,
           p.decode_gpus,
@@ -94,8 +90,8 @@ ServedPools pools_of(const ServedPair& p, const ServiceKnobs& knobs, const Board
           p.lost_tokens,
           p.prefill_dummies,
           p.decode_dummies,
-          board_of(p.prefill_watts),
-          board_of(decode)};
+          estimate_of(cost.prefill_watts),
+          estimate_of(cost.decode_watts)};
 }
 
 }  // namespace
@@ -114,9 +110,10 @@ ServeResult serve_result(const AskedService& asked, const ServiceAnswer& answer,
   r.latencies = latencies_of(load);
   r.targets = targets_of(load);
   r.gpus = static_cast<long long>(answer.question.plan.gpus()) * answer.question.replicas;
+  const PlayedCost cost = played_cost(study, answer);
   if (load.pair) {
     r.gpus = load.pair->prefill_gpus + load.pair->decode_gpus;
-    r.pools = pools_of(*load.pair, *answer.prefill_knobs, load.watts);
+    r.pools = pools_of(*load.pair, *answer.prefill_knobs, cost);
   }
   if (answer.accepted) r.drafts = drafts_of(*answer.accepted, answer.question.seed);
   r.sent = static_cast<long long>(load.sent);
@@ -150,7 +147,6 @@ ServeResult serve_result(const AskedService& asked, const ServiceAnswer& answer,
   r.kv_held = load.kv_held;
   r.kv_most = load.kv_most;
   r.queue_growth_per_s = load.growth_per_s;
-  const PlayedCost cost = played_cost(study, answer);
   r.board_w = estimate_of(cost.watts);
   r.energy_j = estimate_of(cost.joules);
   r.joules_per_token = estimate_of(cost.joules_per_token);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/api/fields.hpp"
+#include "planner/api/values.hpp"
 
 namespace shardline::api {
 
@@ -119,8 +120,8 @@ struct ServedPools {
   double lost_tokens = 0;
   double prefill_dummies = 0;
   double decode_dummies = 0;
-  std::optional<double> prefill_board_w;
-  std::optional<double> decode_board_w;
+  std::optional<Estimate> prefill_board_w;
+  std::optional<Estimate> decode_board_w;
 };
 template <>
 struct Fields<ServedPools> {

@@ -99,8 +99,6 @@ Seconds ServedEvaluator::least_ttft(Plan plan, long long input) {
 }
 
 Rating ServedEvaluator::prompt_rating(const Plan& plan, long long input) {
-  if (case_.system.calibration.empty())
-    return {{0, 0, 0, 1}, ErrorTerms(kAssumedSource, kAssumedBand), {}, {}};
   case_.batch = prefill_batch({{0, chunks_of(input, budget(plan, 0)).size}});
   if (!strategy(plan.strategy).prefills) case_.batch.decode = decode_batch(input).decode;
   return rating_of(evaluator_, plan);

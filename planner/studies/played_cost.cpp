@@ -57,26 +57,39 @@ double gpus_of(const ServiceAnswer& a) {
   return static_cast<double>(a.question.plan.gpus()) * a.question.replicas;
 }
 
+// Of the mean power of boards that draw `total`, of which `above` beyond waiting ones: of the laws, and by
+// how much longer or shorter kernels run in the same time. `time` 0 to 0: as long as they run, whatever that
+// is.
+ErrorRange power_error(const ErrorRange& laws, const ErrorRange& time, double above, double total) {
+  const double part = std::clamp(above / total, 0.0, 1.0);
+  return by_squares(laws, {time.low * part, time.high * part});
+}
+
 void set_energy(const Study& study, const ServiceAnswer& a, PlayedCost& out) {
   const std::vector<Boards> boards = boards_of(study, a);
-  double total = 0, above = 0;
-  for (const Boards& b : boards) {
-    if (!(b.watts.total() > 0)) return;
-    total += b.watts.total() * b.share;
-    above += b.above_idle() * b.share;
-  }
   const EngineProfile& engine = *study.study.engine;
-  const ErrorRange laws = laws_error(study, a, boards, total);
   const std::optional<ErrorRange> rate = a.rate_error(engine);
-  ErrorRange watts = laws, energy = laws;
-  if (rate) {
-    energy = energy_error(laws, *rate);
-  } else {
-    const ErrorRange time = served_time_error(engine, a.step_errors);
-    const double part = std::clamp(above / total, 0.0, 1.0);
-    watts = energy = by_squares(laws, {time.low * part, time.high * part});
+  const ErrorRange time = rate ? ErrorRange{} : served_time_error(engine, a.step_errors);
+  double total = 0, above = 0;
+  bool known = true;
+  std::vector<std::optional<CostNumber>> of_pool(boards.size());
+  for (std::size_t i = 0; i < boards.size(); ++i) {
+    const Boards& b = boards[i];
+    const double watts = b.watts.total();
+    known = known && watts > 0;
+    if (!(watts > 0)) continue;
+    total += watts * b.share;
+    above += b.above_idle() * b.share;
+    of_pool[i] = CostNumber{watts, power_error(watts_error(b.power, b.watts), time, b.above_idle(), watts)};
   }
-  out.watts = CostNumber{total, watts};
+  if (a.load.pair) {
+    out.decode_watts = of_pool.front();
+    out.prefill_watts = of_pool.back();
+  }
+  if (!known) return;
+  const ErrorRange laws = laws_error(study, a, boards, total);
+  out.watts = CostNumber{total, power_error(laws, time, above, total)};
+  const ErrorRange energy = rate ? energy_error(laws, *rate) : out.watts->error;
   out.joules = CostNumber{total * gpus_of(a) * a.load.seconds, energy};
   if (a.load.output_per_s_gpu > 0) out.joules_per_token = CostNumber{total / a.load.output_per_s_gpu, energy};
 }
@@ -123,7 +136,7 @@ std::string energy_text(const Study& study, const ServiceAnswer& a) {
       wh < kMany ? "Wh" : "kWh", cost.watts->value);
   if (a.load.pair)
     out += fmt::format(" ({:.0f} W where prompts are computed, {:.0f} W where they are answered)",
-                       a.load.pair->prefill_watts.total(), a.load.watts.total());
+                       cost.prefill_watts->value, cost.decode_watts->value);
   return out + borrowed_text(study, a) + "; waiting ones too, hosts and switches not";
 }
 

@@ -23,6 +23,8 @@ BoardWatts pool_watts(const BoardPower& power, const std::vector<ServedRequests>
 /// not known.
 struct PlayedCost {
   std::optional<CostNumber> watts;             // of a board, mean
+  std::optional<CostNumber> prefill_watts;     // of pools apart: of a board of those that prefill
+  std::optional<CostNumber> decode_watts;      // ... and of the others; nothing without pools
   std::optional<CostNumber> joules;            // of all boards
   std::optional<CostNumber> joules_per_token;  // of answers
   std::optional<CostNumber> per_million;       // tokens of answers, in the money of Study::gpu_hour

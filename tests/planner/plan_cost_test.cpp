@@ -8,6 +8,7 @@
 #include "hardware/cost/op_power.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "planner/serving/served_plan.hpp"
 #include "tests/planner/support.hpp"
 
 namespace shardline {
@@ -94,6 +95,19 @@ TEST(PlanCost, P32MoneyIsGpuTimeAndJoulesAreWattsByTheRate) {
   s.study.system.power = {};
   Evaluator unknown(s.study, AllReduceRule::fastest);
   EXPECT_FALSE(cost_of(s, rating_of(unknown, parse_plan("tensor:tpa=8,tpf=8,batch=8")), 100).joules);
+}
+
+// Kernels priced by the system file's parameters draw by the same laws: prompts, too.
+TEST(PlanCost, P32PromptsDrawWithoutACalibration) {
+  Study s = study("llama-3.1-70b", "h200-hgx",
+                  "engine: vllm\nworkload: {input: 4096, output: 128}\nstrategies: [tensor]\ngpus: [8]\n");
+  s.study.system.calibration = {};
+  ServedEvaluator e(s.study, AllReduceRule::fastest);
+  const Rating prompt = e.prompt_rating(parse_plan("tensor:tpa=8,tpf=8,batch=1"), 4096);
+  EXPECT_GT(prompt.watts.total(), s.study.system.power.idle);
+  EXPECT_LE(prompt.watts.total(), s.study.system.device.power_limit);
+  EXPECT_EQ(prompt.shares.measured, 0);
+  EXPECT_GT(prompt.time.value, 0);
 }
 
 TEST(PlanCost, P32ErrorsOfOneLawAddUpAndOfSeveralBySquares) {
