@@ -65,7 +65,7 @@ TrtllmPool::Found TrtllmPool::find(const Share& share, std::uint32_t most) {
   path_.clear();
   path_blocks_ = 0;
   if (!prefixes_) return out;
-  std::uint32_t at = 0, before = 0;
+  std::uint32_t at = std::min(share.stored, most), before = share.last;
   while (at < most) {
     const std::uint32_t run = children_.find(texts_.key(before, share.text, at));
     if (run == 0 || !runs_[run].kept) break;

@@ -56,7 +56,8 @@ class TrtllmPool {
   std::uint32_t add_text(const ChainText& of) { return texts_.add(of); }
   void drop_text(std::uint32_t text) { texts_.drop(text); }
 
-  /// How much of the first `most` blocks of a request's text is in the pool, from its beginning.
+  /// How much of the first `most` blocks of a request's text is in the pool, from its beginning. What a share
+  /// holds is there, so that nobody looks for it again.
   Found find(const Share& share, std::uint32_t most);
   /// A request without blocks (checked) holds what was found for it last; nothing happened since then.
   void hold_found(Share& share);

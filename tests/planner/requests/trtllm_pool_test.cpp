@@ -143,6 +143,15 @@ class TwoPools {
       if (const auto id = id_of(h, i)) new_ids.insert(*id);
     }
     ASSERT_EQ(std::set(ids.begin(), ids.end()), new_ids);
+    look_again(h);
+  }
+
+  // Whoever holds blocks finds its text from its beginning on, too.
+  void look_again(const Held& h) {
+    const auto most = static_cast<std::uint32_t>(random_.below(h.chain.size() + 1));
+    std::vector<KvBlock> found;
+    blocks_.find(std::span(h.chain).first(most), found);
+    ASSERT_EQ(runs_.find(h.share, most).blocks, found.size());
   }
 
   void give_back(Held& h) {
