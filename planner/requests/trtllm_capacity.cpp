@@ -31,6 +31,7 @@ const TrtllmPool::Found& TrtllmScheduler::found(Id id) {
   if (r.look.decision != decisions_) {
     r.look.decision = decisions_;
     r.look.now = {};
+    found_last_ = id;
     if (knobs_.enable_block_reuse)
       r.look.now = pool_.find(r.share, (r.context - 1) / knobs_.tokens_per_block);
   }
@@ -144,6 +145,7 @@ void TrtllmScheduler::await_end(Id id) {
 }
 
 void TrtllmScheduler::wait_no_more(Id id) {
+  leave_bound(id);
   take_out(waiting_, id);
   const Request& r = requests_[id];
   if (!awaits_end() || r.number >= awaited_) return;
@@ -174,17 +176,27 @@ void TrtllmScheduler::fit_no_evict() {
   }
 }
 
-// Whether anybody that came behind the one of a number has all that it lacks in so few tokens, less than a
-// block, if it has blocks.
-bool TrtllmScheduler::others_have_tokens(std::uint64_t number, std::uint32_t left) {
+// The first that came behind the one of a number and has all that it lacks in so few tokens, less than a
+// block, if it has blocks: by its number, or kNobody.
+std::uint64_t TrtllmScheduler::first_behind(std::uint64_t number, std::uint32_t left) {
   await_ends();
-  const auto behind = [&](Id id) { return requests_[id].number > number; };
-  return std::any_of(
-             prompts_.begin(), prompts_.end(),
-             [&](Id id) { return behind(id) && requests_[id].context - requests_[id].cached <= left; }) ||
-         std::any_of(ends_.found().begin(), ends_.found().end(), [&](Id id) {
-           return behind(id) && requests_[id].context - found(id).blocks * knobs_.tokens_per_block <= left;
-         });
+  std::uint64_t first = kNobody;
+  for (const Id id : prompts_)
+    if (const Request& r = requests_[id]; r.number > number && r.context - r.cached <= left)
+      first = std::min(first, r.number);
+  for (const Id id : ends_.found()) {
+    const Request& r = requests_[id];
+    if (r.number <= number || r.number >= first) continue;
+    if (r.context - found(id).blocks * knobs_.tokens_per_block <= left) first = r.number;
+  }
+  return first;
+}
+
+// What is found of those that fit, and held, takes no room.
+void TrtllmScheduler::count_found(Room& room) {
+  for (const Id id : uncounted_) room.counted -= to_completion(id);
+  uncounted_.clear();
+  room.blocks = room.counted;
 }
 
 // Whether a prompt that is not among the fitting ones yet fits behind them, as to_completion() says it. What
@@ -196,9 +208,7 @@ bool TrtllmScheduler::fits(Id id, Room& room) {
   if (before >= places() || states > room.slots) return false;
   const std::int64_t most = owes(r);
   if (most > room.blocks) {
-    for (const Id other : uncounted_) room.counted -= to_completion(other);
-    uncounted_.clear();
-    room.blocks = room.counted;
+    count_found(room);
     if (to_completion(id) > room.blocks) return false;
   }
   uncounted_.push_back(id);
@@ -222,15 +232,21 @@ void TrtllmScheduler::fit_prompts(std::int64_t available) {
   std::size_t last = fitting_.size();
   auto begun = prompts_.begin();
   auto waits = waiting_.begin();
-  for (bool looked = false; begun != prompts_.end() || waits != waiting_.end();) {
+  std::uint64_t first = kNobody;  // behind the others, that has tokens
+  std::uint32_t asked = 0;        // that were left when it was looked for
+  std::int64_t passed = 0;        // blocks of the bound's of those that were looked at
+  bool bounding = false;
+  while (begun != prompts_.end() || waits != waiting_.end()) {
     const bool old = waits == waiting_.end() ||
                      (begun != prompts_.end() && requests_[*begun].number < requests_[*waits].number);
     const Id id = old ? *begun++ : *waits++;
+    const Request& r = requests_[id];
+    if (is_in_bound(r)) passed += r.least;
     if (!is_static && better_skipped(id)) continue;
+    if (bounding) add_to_bound(id, first);
     if (!fits(id, room)) break;
     fitting_.push_back(id);
     if (!in_order_) continue;
-    const Request& r = requests_[id];
     const std::uint32_t all = r.context - r.cached, cached = r.first_chunk() ? found(id).blocks * block : 0;
     const std::uint32_t needs = cost(all, cached, all);
     if (needs <= left || (parts && left >= block)) last = fitting_.size();
@@ -240,9 +256,18 @@ void TrtllmScheduler::fit_prompts(std::int64_t available) {
     }
     left -= std::min(left, needs <= left ? needs : left / block * block);
     if (!parts || left >= block) continue;
-    if (left == 0 || (!looked && !others_have_tokens(r.number, left))) break;
-    looked = true;
+    if (left == 0) break;
+    if (left != asked) first = first_behind(r.number, left);
+    if (first == kNobody) break;
+    if (asked == 0 && !is_static && !drafts()) {
+      count_found(room);
+      if (bars(first, room, passed)) break;
+      begin_bound(room);
+      bounding = true;
+    }
+    asked = left;
   }
+  if (bounding) end_bound(waits, first);
   if (in_order_) fitting_.resize(last);
 }
 

@@ -83,6 +83,14 @@ TrtllmPool::Found TrtllmPool::find(const Share& share, std::uint32_t most) {
   return out;
 }
 
+void TrtllmPool::weigh_found(std::uint32_t weight) {
+  for (const std::uint32_t run : path_) {
+    Run& r = runs_[run];
+    r.weight = weight + (r.weights == weights_ ? r.weight : 0);
+    r.weights = weights_;
+  }
+}
+
 void TrtllmPool::hold_found(Share& share) {
   SL_CHECK(share.blocks == 0, "who begins has no blocks");
   if (!path_.empty() && runs_[path_.back()].high > path_blocks_)
@@ -119,6 +127,7 @@ void TrtllmPool::take(std::uint32_t count) {
 void TrtllmPool::lose(std::uint32_t run, std::uint32_t count) {
   filled_ -= count;
   Run& r = runs_[run];
+  if (r.weights == weights_) lost_weight_ += r.weight;
   if (count < r.blocks()) {
     if (r.children == 0) {
       r.high -= count;
@@ -175,7 +184,7 @@ void TrtllmPool::store(Share& share, std::uint32_t full, std::vector<std::uint64
     const std::uint64_t known_as = texts_.key(before, share.text, at);
     std::uint32_t run = children_.find(known_as), end = full;
     if (run == 0) {
-      run = new_run({before, at, full, share.text, 0, 1, 0, 0, true});
+      run = new_run({before, at, full, share.text, 0, 1, 0, 0, true, 0, 0});
       children_.try_insert(known_as, run);
       ++runs_[before].children;
       keep(at, full, run);

@@ -59,6 +59,14 @@ class TrtllmPool {
   /// How much of the first `most` blocks of a request's text is in the pool, from its beginning. What a share
   /// holds is there, so that nobody looks for it again.
   Found find(const Share& share, std::uint32_t most);
+  /// What was found last weighs so much more, of what was weighed since the last restart; what text has
+  /// weighed that is lost since then, or more.
+  void weigh_found(std::uint32_t weight);
+  void restart_weights() {
+    ++weights_;
+    lost_weight_ = 0;
+  }
+  std::uint64_t lost_weight() const { return lost_weight_; }
   /// A request without blocks (checked) holds what was found for it last; nothing happened since then.
   void hold_found(Share& share);
   /// Takes so many blocks without text, from the front of the queue. There are as many (checked).
@@ -75,6 +83,8 @@ class TrtllmPool {
   /// may not be found.
   std::optional<std::uint64_t> id_of(const Share& share, std::uint32_t block) const;
   bool keeps(const Share& share, std::uint32_t block) const;
+  /// Whether text may be in the pool behind the text that a share has stored.
+  bool is_followed(const Share& share) const { return !share.more.empty() || runs_[share.last].children > 0; }
   /// A request leaves its blocks, which go to the end of the queue, its end first.
   void release(Share& share);
   /// It leaves those behind the first so many, which have no text (checked): they are the next to be taken.
@@ -93,6 +103,8 @@ class TrtllmPool {
     std::uint32_t holders = 0;
     std::uint32_t before = 0, after = 0;  // in the queue, a ring through run 0
     bool kept = true;                     // not lost
+    std::uint32_t weights = 0;            // the restart since which it weighs
+    std::uint64_t weight = 0;
     std::uint32_t blocks() const { return high - low; }
   };
 
@@ -112,6 +124,8 @@ class TrtllmPool {
   std::uint32_t path_blocks_ = 0;
   std::uint32_t size_, available_ = 0, filled_ = 0;
   bool prefixes_;
+  std::uint32_t weights_ = 1;
+  std::uint64_t lost_weight_ = 0;
 };
 
 }  // namespace shardline

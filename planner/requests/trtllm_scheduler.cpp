@@ -163,6 +163,10 @@ void TrtllmScheduler::store(Request& r, std::uint32_t tokens) {
   new_ids_.clear();
   pool_.store(r.share, tokens / knobs_.tokens_per_block, new_ids_);
   ends_.store(new_ids_);
+  // What the bound does not foresee, trtllm_bound.cpp.
+  const bool foreseen = !r.stored && finished_ > bound_.decided &&
+                        (r.context % knobs_.tokens_per_block != 0 || !pool_.is_followed(r.share));
+  if (!foreseen && !new_ids_.empty()) bound_.stands = false;
 }
 
 void TrtllmScheduler::pause(Id id) {

@@ -119,6 +119,7 @@ class TrtllmScheduler : public Scheduler {
     bool began = false, stored = false;  // ever; its context can be found
     TrtllmPool::Share share;  // it has fewer blocks than it holds where it is counted together with others
     Found look;               // the last one
+    std::uint32_t bound = 0, least = 0;  // of those whose number this is, blocks that it lacks at least
     bool first_chunk() const { return state == State::context && share.blocks == 0; }
   };
 
@@ -154,6 +155,9 @@ class TrtllmScheduler : public Scheduler {
     return 1 - static_cast<double>(pool_.available()) / static_cast<double>(pool_.size());
   }
   const TrtllmPool& pool() const { return pool_; }
+  /// Decisions in which nobody that waits was looked up for one behind it, as a bound says that it has no
+  /// room.
+  std::uint64_t barred() const { return barred_; }
 
   void take_reads(std::vector<Read>& out) override;
   void has_read(Id id) override;
@@ -173,6 +177,17 @@ class TrtllmScheduler : public Scheduler {
     std::int64_t blocks, counted, slots;
   };
 
+  // Of a walk along those that wait, in which the cache had no room for somebody: how many blocks they lack
+  // at least, as long as it stands.
+  struct Bound {
+    std::uint32_t number = 0;  // of walks
+    bool stands = false;
+    std::int64_t blocks = 0;    // of those of it that wait
+    std::uint64_t last = 0;     // of it, by number
+    std::uint64_t decided = 0;  // steps, when the walk began
+    std::int64_t room = 0;      // blocks, then
+  };
+
   std::uint32_t blocks_of(std::uint64_t tokens) const;
   void take_blocks(Request& r, std::uint64_t tokens);
   [[noreturn]] void lack_blocks() const;
@@ -180,9 +195,19 @@ class TrtllmScheduler : public Scheduler {
   std::uint32_t held(Id id);
   bool better_skipped(Id id);
   std::int64_t to_completion(Id id);
-  bool others_have_tokens(std::uint64_t number, std::uint32_t left);
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
+  std::uint64_t first_behind(std::uint64_t number, std::uint32_t left);
   bool fits(Id id, Room& room);
+  void count_found(Room& room);
   void fit_prompts(std::int64_t available);
+
+  // Prompts that wait in front of one that has tokens of a step, trtllm_bound.cpp.
+  bool bars(std::uint64_t first, const Room& room, std::int64_t passed);
+  void begin_bound(const Room& room);
+  void add_to_bound(Id id, std::uint64_t first);
+  void end_bound(std::deque<Id>::const_iterator from, std::uint64_t first);
+  void leave_bound(Id id);
+  bool is_in_bound(const Request& r) const { return bound_.stands && r.bound == bound_.number; }
   std::int64_t next_blocks(Id id);
   void require_states_played() const;
   std::int64_t free_slots() const;
@@ -297,10 +322,13 @@ class TrtllmScheduler : public Scheduler {
   std::uint64_t decisions_ = 0;
   std::uint64_t decided_ = 0, finished_ = 0;  // steps, ever; without drafts
   std::vector<Id> uncounted_;                 // of those that fit
-  HashMarks about_;                           // blocks that prompts are about to fill
-  std::uint64_t reserved_ = 0;                // blocks for prompts that fit, under max_utilization
-  std::uint32_t waited_ = 0;                  // steps that prompts were held back
-  bool undisturbed_ = false;                  // nobody was paused or held back
+  Bound bound_;
+  std::optional<Id> found_last_;  // looked up in the pool
+  std::uint64_t barred_ = 0;
+  HashMarks about_;             // blocks that prompts are about to fill
+  std::uint64_t reserved_ = 0;  // blocks for prompts that fit, under max_utilization
+  std::uint32_t waited_ = 0;    // steps that prompts were held back
+  bool undisturbed_ = false;    // nobody was paused or held back
   std::uint64_t paused_ = 0, added_ = 0;
   std::size_t here_ = 0, started_ = 0;  // not done; of these with blocks that are not read into
 

@@ -242,6 +242,38 @@ TEST(TrtllmPool, R9TextBehindTextThatIsLostIsNotFoundAndNotStoredAgain) {
   EXPECT_EQ(pool.find(b, 3).blocks, 3U);
 }
 
+// Of three blocks one share finds all and one two: both weigh on one run, whose parts weigh as much as the
+// whole when it is cut. Two and a third that is lost, then one of the two; none since a restart.
+TEST(TrtllmPool, R9WhatWasFoundWeighsWhenItIsLost) {
+  TrtllmPool pool(8);
+  const std::vector<std::uint64_t> text{1, 2, 3}, other{1, 2, 4};
+  std::vector<std::uint64_t> ids;
+  TrtllmPool::Share a, b, c;
+  a.text = pool.add_text({text, 4, 4, 12, 0});
+  b.text = pool.add_text({text, 4, 4, 12, 1});
+  c.text = pool.add_text({other, 4, 4, 12, 2});
+  pool.take(a, 3);
+  pool.store(a, 3, ids);
+  EXPECT_FALSE(pool.is_followed(a));
+  pool.release(a);
+  EXPECT_EQ(pool.find(b, 3).blocks, 3U);
+  pool.weigh_found(5);
+  EXPECT_EQ(pool.find(c, 3).blocks, 2U);
+  pool.weigh_found(7);
+  pool.hold_found(c);
+  EXPECT_TRUE(pool.is_followed(c));
+  pool.take(5);
+  EXPECT_EQ(pool.lost_weight(), 0U);
+  pool.take(1);
+  EXPECT_EQ(pool.lost_weight(), 12U);
+  pool.release(c);
+  pool.take(1);
+  EXPECT_EQ(pool.lost_weight(), 24U);
+  pool.restart_weights();
+  pool.take(1);
+  EXPECT_EQ(pool.lost_weight(), 0U);
+}
+
 TEST(TrtllmPool, WithoutPrefixesNothingIsFound) {
   TrtllmPool pool(4, false);
   const std::vector<std::uint64_t> text{1};
