@@ -69,7 +69,7 @@ HOSTED = ("64K", "1M")  # lengths whose plans are asked for an engine's host
 
 
 def hosted(program, system, model, context, plan):
-    """What part of the same plan's step waits for the host of each engine that starts the model; else nothing."""
+    """What part of the same plan's step waits for the host of each engine that starts the model and has a price; else nothing."""
     _, _, _, h200, gb200 = MODELS[model]
     lines = (ROOT / "scenarios" / f"sharding_{system}.yaml").read_text().splitlines()
     own = ("kernels:", "kv_block:", "options:", "compare:")  # an engine has kernels and blocks of its own
@@ -86,7 +86,7 @@ def hosted(program, system, model, context, plan):
             if out.returncode in (0, 3) and out.stdout:
                 parts = json.loads(out.stdout)["breakdown"]["parts"]
                 shares[engine] = sum(p["share"] for p in parts if p["name"] == "host")
-            elif "does not start" not in out.stderr:
+            elif not any(words in out.stderr for words in ("does not start", "of which prices here have no form")):
                 sys.exit(out.stderr)
     print(system, model, context, plan, "host", shares, flush=True)
     return shares
@@ -249,7 +249,7 @@ def hosts(rows, models):
         for s in SYSTEMS:
             for c in HOSTED:
                 shares = rows[s, model, f"host at {c}"]
-                cells.append(", ".join(f"{ENGINES[e]} {share:.0%}" for e, share in shares.items()) or "no engine starts it")
+                cells.append(", ".join(f"{ENGINES[e]} {share:.0%}" for e, share in shares.items()) or "no engine starts it in these types")
         out.append(f"| {MODELS[model][0]} | " + " | ".join(cells) + " |")
     return "\n".join(out)
 
@@ -279,6 +279,10 @@ def reading(rows, models):
     return "\n".join(out)
 
 
+def keep(file, rows):
+    file.write_text(json.dumps([[*key, row] for key, row in rows.items()], indent=0) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -299,10 +303,11 @@ def main():
         if "minimax-m3" in models:
             rows |= {(s, "minimax-m3", f): question(program, s, "minimax-m3", "1M", f)
                      for s in SYSTEMS for f in ("sglang", "vllm")}
+        keep(kept, rows)
     if not options.render:
         rows |= {(s, m, f"host at {c}"): hosted(program, s, m, c, rows[s, m, c]["base"]["plan"])
                  for s in SYSTEMS for m in models for c in HOSTED}
-        kept.write_text(json.dumps([[*key, row] for key, row in rows.items()], indent=0) + "\n")
+        keep(kept, rows)
     rows = {tuple(r[:3]): r[3] for r in json.loads(kept.read_text())}
     for s in SYSTEMS:
         picture(rows, models, s, out / "gallery" / f"sharding-{s}.png")
