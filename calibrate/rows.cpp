@@ -68,8 +68,11 @@ VariantRows rows_of(const Form& form, const System& system, const MeasurementTab
 }
 
 bool of_another_engine(const MeasurementTable& table, std::size_t row, const std::string& framework) {
-  return !framework.empty() && row < table.engines.size() && !table.engines[row].empty() &&
-         table.engines[row] != framework;
+  return row < table.engines.size() && of_another_engine(table.engines[row], framework);
+}
+
+bool of_another_engine(const std::string& engine, const std::string& framework) {
+  return !framework.empty() && !engine.empty() && engine != framework;
 }
 
 std::string variant_name(const std::vector<std::string>& words) {

@@ -26,6 +26,7 @@ void name_hidden_kernel(const Form& form, std::span<const double> x, std::vector
 
 /// Whether a row names another engine than `framework`; not where either is not said.
 bool of_another_engine(const MeasurementTable& table, std::size_t row, const std::string& framework);
+bool of_another_engine(const std::string& engine, const std::string& framework);
 
 /// "bf16 torch_flow"
 std::string variant_name(const std::vector<std::string>& words);

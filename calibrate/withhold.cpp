@@ -237,7 +237,9 @@ std::vector<LongestOut> withhold_longest(const Form& form, const FormContext& co
     if (std::abs(places[i] - to) <= kSamePlace) of_row.push_back(block_rows(form, rows.x(i)));
   }
   std::vector<LongestOut> out;
-  for (const auto& [fewest, most] : {std::pair(1.0, 1.0), {2.0, 4.0}, {5.0, 8.0}, {9.0, HUGE_VAL}}) {
+  for (std::size_t k = 0; k < kLongestFrom.size(); ++k) {
+    const double fewest = kLongestFrom[k];
+    const double most = k + 1 < kLongestFrom.size() ? kLongestFrom[k + 1] - 1 : HUGE_VAL;
     std::vector<double> errors;
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (of_row[i] >= fewest && of_row[i] <= most) errors.push_back(std::expm1(-all[i]));

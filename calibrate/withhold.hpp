@@ -2,6 +2,7 @@
 // withheld in turn. calibrate/README.md [F6], [F9].
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -42,6 +43,7 @@ std::optional<BeyondBand> withhold_beyond(const Form& form, const FormContext& c
 
 /// [F9] Rows of one number of thread-block rows (sequences times KV heads; of MLA times tiles of 64 heads; of
 /// blocks of sparse attention requests) that a fit to shorter ones predicts.
+inline constexpr std::array kLongestFrom{1.0, 2.0, 5.0, 9.0};  // to 1, 4, 8, any
 struct LongestOut {
   double fewest = 0, most = 0;  // thread-block rows
   std::size_t rows = 0;

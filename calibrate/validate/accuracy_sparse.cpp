@@ -23,7 +23,7 @@ using namespace accuracy_parts;
 
 namespace {
 
-/// A block's kernel, with its rows by the engine of the calibration.
+/// A block's kernel, with its rows by the engine that the calibration names, or by any.
 struct SparseKernel {
   std::string system, model, layer;
   const Form* form;
@@ -47,7 +47,7 @@ void add_kernels(const MeasuredTables& m, const MeasurementTable& table, std::ve
     std::vector<std::size_t> own;
     const std::vector<std::string>& engines = all.engines[fit.words];
     for (std::size_t row = 0; row < engines.size(); ++row) {
-      if (framework.empty() || engines[row].empty() || engines[row] == framework) own.push_back(row);
+      if (!of_another_engine(engines[row], framework)) own.push_back(row);
     }
     k.rows = variant->second.only(own);
     out.push_back(std::move(k));
@@ -57,9 +57,8 @@ void add_kernels(const MeasuredTables& m, const MeasurementTable& table, std::ve
 /// The errors of the kernels of one model's layer, by requests.
 struct LayerErrors {
   std::size_t kernels = 0;
-  std::array<std::vector<LongestOut>, 4> found;
+  std::array<std::vector<LongestOut>, kLongestFrom.size()> found;
 };
-constexpr std::array kFewest{1.0, 2.0, 5.0, 9.0};
 
 // "-1.4 [-9, +12], 8 rows": the median of kernels' medians, the lowest and the highest of these.
 std::string text_of(std::vector<LongestOut> kernels) {
@@ -67,8 +66,9 @@ std::string text_of(std::vector<LongestOut> kernels) {
   std::sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) { return a.bias < b.bias; });
   std::size_t rows = 0;
   for (const LongestOut& l : kernels) rows += l.rows;
-  return fmt::format("{:+.0f} [{:+.0f}, {:+.0f}] {}", 100 * kernels[kernels.size() / 2].bias,
-                     100 * kernels.front().bias, 100 * kernels.back().bias, rows);
+  const double median = (kernels[(kernels.size() - 1) / 2].bias + kernels[kernels.size() / 2].bias) / 2;
+  return fmt::format("{:+.0f} [{:+.0f}, {:+.0f}] {}", 100 * median, 100 * kernels.front().bias,
+                     100 * kernels.back().bias, rows);
 }
 
 // "87 % of 1,203 rows within 15 %"; empty without such rows.
@@ -109,8 +109,8 @@ std::string longest_sparse_section(std::span<const MeasuredTables> measured, int
     LayerErrors& errors = layers[{k.prompts(), k.system, k.model, k.layer}];
     ++errors.kernels;
     for (const LongestOut& l : found[i]) {
-      const auto at = std::find(kFewest.begin(), kFewest.end(), l.fewest);
-      errors.found[static_cast<std::size_t>(at - kFewest.begin())].push_back(l);
+      const auto at = std::find(kLongestFrom.begin(), kLongestFrom.end(), l.fewest);
+      errors.found.at(static_cast<std::size_t>(at - kLongestFrom.begin())).push_back(l);
     }
   }
   if (layers.empty()) return "";
@@ -128,7 +128,7 @@ a block's kernels (types of cache and of products) of their medians of predicted
 the highest of these, in %, and the number of rows. The fits of prices saw these rows. What is known
 of large errors: SGLang's MSA takes .29 ns more for each token up to 65,536 and .09 beyond (H200, one request), its
 collector of DSA rebuilds metadata in each call behind more than 65,536 tokens ([H72] of `hardware/cost/forms/README.md`),
-which shorter rows do not tell; of CSA by TensorRT-LLM and vLLM, whose rows choose on flat scores, nothing is. What lies beyond all rows is extrapolated, in bands of the steps above ("Intervals", Beyond).)" +
+which shorter rows do not tell. Of the others nothing is: CSA and HCA by TensorRT-LLM and vLLM, prompts on GB200. What lies beyond all rows is extrapolated, in bands of the steps above ("Intervals", Beyond).)" +
                    within_text(kernels, found, false) + within_text(kernels, found, true)) +
          markdown(table);
 }

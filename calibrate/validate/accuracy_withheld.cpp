@@ -203,7 +203,7 @@ std::string longest_section(std::span<const MeasuredTables> measured, int thread
               : k.in_graph() ? "in graphs"
                              : "yes",
               found == &quarter[i] ? "1/4" : "1/8"};
-      for (const double fewest : {1.0, 2.0, 5.0, 9.0}) row.push_back(longest_text(*found, fewest));
+      for (const double fewest : kLongestFrom) row.push_back(longest_text(*found, fewest));
       table.push_back(std::move(row));
     }
   }

@@ -12,6 +12,7 @@
 #include "planner/scenario/shipped.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
+#include "sim/base/reader.hpp"
 
 namespace shardline::cli {
 
@@ -95,7 +96,12 @@ int calibrate_power(const CalibratePower& asked, const Provenance& made_by) {
   set_document(asked, fit, notes, made_by);
   if (!asked.out.empty()) {
     make_folder_of(asked.out);
-    write_file(asked.out, power_yaml(fit.power), AfterInterrupt::refuse, IfRead::replace);
+    const std::string text = power_yaml(fit.power);
+    // A file that is not read again replaces none.
+    shardline::Document written = shardline::Document::parse(asked.out, text);
+    read_board_power(written.root().at("power"), system.device.power_limit, {});
+    written.finish();
+    write_file(asked.out, text, AfterInterrupt::refuse, IfRead::replace);
     print_notes("  wrote {}\n", asked.out);
   }
   return 0;

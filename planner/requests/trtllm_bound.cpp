@@ -7,9 +7,10 @@
 // lack at least that it has met. This is what keeps the bound true:
 // - One that did not wait for another one's text does not later: nobody in front of it goes on with the text
 //   behind what is found of it, and nobody comes in front of it.
-// - What is found of it becomes one block more at most. Only those in front of it compute prompts, so that
-//   what they store is text that it does not share or has found; but for the last block of a prompt of whole
-//   ones, which is in no look-up. Where more may be behind that block, where a prompt's step was on its way
+// - What is found of it becomes one block more at most. Only those in front of it, and those that have begun,
+//   compute prompts, and what these are about to store is known before it is looked at, so that it is text
+//   that it does not share or has found; but for the last block of a prompt of whole ones, which is in no
+//   look-up. Where more may be behind that block, where a prompt's step was on its way
 //   before the walk, and where one that leaves stores what others have lost, the bound stands no more.
 // - What is found of it becomes less, so that it may wait for others' text, only where text is lost that it
 //   has found: all that found this text lack nothing from then on.

@@ -59,8 +59,8 @@ class TrtllmPool {
   /// How much of the first `most` blocks of a request's text is in the pool, from its beginning. What a share
   /// holds is there, so that nobody looks for it again.
   Found find(const Share& share, std::uint32_t most);
-  /// What was found last weighs so much more, of what was weighed since the last restart; what text has
-  /// weighed that is lost since then, or more.
+  /// What was found last weighs so much more, of what was weighed since the last restart. lost_weight(): what
+  /// text has weighed that is lost since then. It may be more than that, and is never less.
   void weigh_found(std::uint32_t weight);
   void restart_weights() {
     ++weights_;

@@ -315,7 +315,7 @@ std::string plan_scenario(const PlanQuestion& q, const PlanDefaults& d) {
   std::string out = std::string(kSavedBy) + " Keys: scenarios/README.md.\n";
   out += fmt::format("name: plan\nsummary: {}\n", yaml_word(text_of(q, d, d.system.name)));
   out += fmt::format("system: {}\n", yaml_word(q.system));
-  if (!q.costs.empty()) out += fmt::format("costs: {}\n", q.costs);
+  if (!q.costs.empty()) out += fmt::format("costs: {}\n", yaml_word(q.costs));
   if (d.engine)
     out += fmt::format("engine: {{name: {}, version: {}}}{}\n", d.engine->name,
                        yaml_quoted(d.engine->version), d.engine_why.empty() ? "" : "  # " + d.engine_why);

@@ -58,8 +58,8 @@ double gpus_of(const ServiceAnswer& a) {
 }
 
 // Of the mean power of boards that draw `total`, of which `above` beyond waiting ones: of the laws, and by
-// how much longer or shorter kernels run in the same time. `time` 0 to 0: as long as they run, whatever that
-// is.
+// how much longer or shorter kernels run in the same time. `time` 0 to 0 where prices decide the rate:
+// kernels then fill the same part of the time.
 ErrorRange power_error(const ErrorRange& laws, const ErrorRange& time, double above, double total) {
   const double part = std::clamp(above / total, 0.0, 1.0);
   return by_squares(laws, {time.low * part, time.high * part});

@@ -32,13 +32,14 @@ Shipped shipped(const char* family, const std::string& model) {
 
 // Columns: numbers, words, time.
 std::string table(const Shipped& s, const std::vector<std::vector<double>>& rows, double longest,
-                  double factor) {
+                  double factor, const std::string& engine = "") {
   const Form& form = *s.fit->form;
-  std::string text;
+  std::string text = engine.empty() ? "" : "engine,";
   for (const char* word : form.words) text += std::string(word) + ",";
   for (const char* number : form.numbers) text += std::string(number) + ",";
   text += "tp,latency_us\n";
   for (const std::vector<double>& x : rows) {
+    if (!engine.empty()) text += engine + ",";
     for (const std::string& word : s.fit->words) text += word + ",";
     for (const double v : x) text += fmt::format("{},", v);
     const double slower = x[1] + (x.size() > 3 ? x[2] : 0) >= longest && x[0] == 1 ? factor : 1;
@@ -74,9 +75,17 @@ TEST(AccuracyOfSparse, RowsOfOtherEnginesAndKernelsWithoutAFitAreNotThere) {
   EXPECT_EQ(longest_sparse_section({}), "");
   Shipped s = shipped("sparse_decode", "deepseek-v3.2");
   std::vector<std::vector<double>> rows;
-  for (double keys = 64; keys <= 131072; keys *= 2) rows.push_back({1, keys, 64});
-  const std::string text = table(s, rows, 1e9, 1);
-  s.tables.tables = {parse_measurements("dsa_decode.csv", text)};
+  for (double batch = 1; batch <= 64; batch *= 2) {
+    for (double keys = 64; keys <= 131072; keys *= 2) rows.push_back({batch, keys, 64});
+  }
+  // One engine's rows are what the form says, another's ten times as long.
+  s.tables.system.calibration.framework = "vllm";
+  const std::string own = table(s, rows, 0, 1, "vllm_0.24.0"),
+                    other = table(s, rows, 64, 10, "sglang_0.5.14");
+  s.tables.tables = {parse_measurements("dsa_decode.csv", own + other.substr(other.find('\n') + 1))};
+  const auto row =
+      rows_with(longest_sparse_section(std::vector<MeasuredTables>{s.tables}, 1), "decode").at(0);
+  EXPECT_THAT(row[4], ::testing::MatchesRegex("[+-][01] .* 1"));
   s.tables.system.calibration.fits = std::vector<KernelFit>{};
   EXPECT_EQ(longest_sparse_section(std::vector<MeasuredTables>{s.tables}, 1), "");
 }

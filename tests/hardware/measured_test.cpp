@@ -144,9 +144,13 @@ TEST(MeasuredMachine, HasFiguresThatASystemFileMayHave) {
     EXPECT_EQ(fault_of_figure(fmt::format("{}: {}", key, f.range.least)), "");
     for (const char* beyond : {"1e308", "-1", "1e30"})
       EXPECT_NE(fault_of_figure(key + ": " + beyond), "") << key;
-    if (f.range.least > 0) EXPECT_NE(fault_of_figure(key + ": 1e-300"), "") << key;
+    if (f.range.least > 0) {
+      EXPECT_NE(fault_of_figure(key + ": 1e-300"), "") << key;
+    }
     if (f.range.least > 0) EXPECT_NE(fault_of_figure(key + ": 0"), "") << key;
-    if (f.range.whole) EXPECT_NE(fault_of_figure(key + ": 0.3"), "") << key;
+    if (f.range.whole) {
+      EXPECT_NE(fault_of_figure(key + ": 0.3"), "") << key;
+    }
   }
   begins("fabric.nvlink.latency: 1e30", "26: figures.fabric.nvlink.latency: expected 0 to 1, found 1e30");
   begins("device.multiprocessors: 5000",

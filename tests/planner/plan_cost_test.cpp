@@ -100,7 +100,8 @@ TEST(PlanCost, P32MoneyIsGpuTimeAndJoulesAreWattsByTheRate) {
 // Kernels priced by the system file's parameters draw by the same laws: prompts, too.
 TEST(PlanCost, P32PromptsDrawWithoutACalibration) {
   Study s = study("llama-3.1-70b", "h200-hgx",
-                  "engine: vllm\nworkload: {input: 4096, output: 128}\nstrategies: [tensor]\ngpus: [8]\n");
+                  "engine: vllm\nworkload: {input: 4096 tokens, output: 128 tokens}\nstrategies: "
+                  "[tensor]\ngpus: [8]\nbatch: [1]\n");
   s.study.system.calibration = {};
   ServedEvaluator e(s.study, AllReduceRule::fastest);
   const Rating prompt = e.prompt_rating(parse_plan("tensor:tpa=8,tpf=8,batch=1"), 4096);
