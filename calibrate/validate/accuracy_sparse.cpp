@@ -60,7 +60,7 @@ struct LayerErrors {
   std::array<std::vector<LongestOut>, kLongestFrom.size()> found;
 };
 
-// "-1.4 [-9, +12], 8 rows": the median of kernels' medians, the lowest and the highest of these.
+// "-1 [-9, +12] 8": the median of kernels' medians, the lowest and the highest of these.
 std::string text_of(std::vector<LongestOut> kernels) {
   if (kernels.empty()) return "-";
   std::sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) { return a.bias < b.bias; });

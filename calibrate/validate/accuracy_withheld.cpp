@@ -116,7 +116,7 @@ std::vector<DecodeKernel> decode_kernels(std::span<const MeasuredTables> measure
   return out;
 }
 
-// "-1.4 [-9, +12], 8 rows"
+// "-1 [-9, +12] 8"
 std::string longest_text(const std::vector<LongestOut>& found, double fewest) {
   for (const LongestOut& l : found) {
     if (l.fewest == fewest)
