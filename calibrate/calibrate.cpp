@@ -18,6 +18,7 @@
 #include "hardware/cost/forms/forms.hpp"
 #include "hardware/cost/forms/split_rules.hpp"
 #include "hardware/cost/price_interval.hpp"
+#include "sim/base/asking.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/parallel.hpp"
 #include "sim/base/read_text.hpp"
@@ -332,6 +333,7 @@ Evaluation evaluate(const System& system, const Calibration& calibration,
       form->coordinates(x, context, at);
       const std::span coordinates(at, form->axes.size());
       const FitDistance distance = distance_of_row(*found, machine, x, context, coordinates);
+      grow_asking(out.rows, 1);
       out.rows.push_back({t, row, static_cast<std::size_t>(found - calibration.fits.begin()),
                           table.median[row].value,
                           predict(*form, context, found->parameters, found->correction, x, coordinates),

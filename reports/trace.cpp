@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "reports/json.hpp"
+#include "sim/base/asking.hpp"
 #include "sim/base/cancel.hpp"
 
 namespace shardline {
@@ -48,6 +49,7 @@ std::string trace_json(const TraceNames& names, const std::vector<TraceEvent>& e
   CancelCheck check;
   const auto put = [&](const std::string& event) {
     check();
+    grow_asking(out, event.size() + 16);
     if (!first) out += ",\n";
     first = false;
     out += event;
@@ -78,7 +80,8 @@ std::string trace_json(const TraceNames& names, const std::vector<TraceEvent>& e
     const TraceEvent &from = events.at(flows[i].from), &to = events.at(flows[i].to);
     if (end_of(from) > start_of(from) && end_of(to) > start_of(to)) put(flow_json(from, to, flows[i], i + 1));
   }
-  return out + "\n]}\n";
+  out += "\n]}\n";
+  return out;
 }
 
 }  // namespace shardline

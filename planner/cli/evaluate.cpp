@@ -15,6 +15,7 @@
 #include "planner/studies/idle_settings.hpp"
 #include "reports/atomic_file.hpp"
 #include "reports/table.hpp"
+#include "sim/base/asking.hpp"
 #include "sim/base/cancel.hpp"
 
 namespace shardline::cli {
@@ -100,10 +101,12 @@ int run(const EvaluateArguments& a, const Provenance& made_by) {
   CancelCheck check;
   for (const PredictedRow& r : result.rows) {
     check();
-    csv += fmt::format("{},{},{},{:.6g},{:.6g},{:.3f},{}\n", tables.names[r.table],
-                       tables.tables[r.table].file_row(r.row), display(system.calibration.fits[r.fit]),
-                       r.measured * 1e6, r.predicted * 1e6, 100 * (r.predicted / r.measured - 1),
-                       r.extrapolated ? "yes" : "no");
+    const std::string line = fmt::format(
+        "{},{},{},{:.6g},{:.6g},{:.3f},{}\n", tables.names[r.table], tables.tables[r.table].file_row(r.row),
+        display(system.calibration.fits[r.fit]), r.measured * 1e6, r.predicted * 1e6,
+        100 * (r.predicted / r.measured - 1), r.extrapolated ? "yes" : "no");
+    grow_asking(csv, line.size());
+    csv += line;
   }
   make_folder_of(a.csv);
   write_file(a.csv, csv);

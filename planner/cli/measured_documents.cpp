@@ -91,6 +91,7 @@ api::EvaluateResult evaluate_result(const System& system, const Tables& tables, 
   out.date = c.date;
   for (const auto& [fit, error, outside, covered] : errors_by_variant(c, found))
     out.kernels.push_back({display(c.fits[fit]), figures(error), outside, covered});
+  out.rows.reserve(found.rows.size());  // to move hundreds of thousands takes longer than a signal waits for
   CancelCheck check;
   for (const PredictedRow& r : found.rows) {
     check();

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "planner/requests/numbered.hpp"
+#include "sim/base/asking.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
@@ -22,8 +23,10 @@ void extend_chain(std::vector<BlockHash>& chain, std::size_t blocks, const Chain
   }
 }
 
-BlockTable::BlockTable(std::uint32_t blocks)
-    : slots_(std::bit_ceil(2 * std::size_t{blocks} + 2)), mask_(slots_.size() - 1) {}
+BlockTable::BlockTable(std::uint32_t blocks) {
+  resize_asking(slots_, std::bit_ceil(2 * std::size_t{blocks} + 2));
+  mask_ = slots_.size() - 1;
+}
 
 std::uint32_t BlockTable::try_insert(BlockHash hash, std::uint32_t block) {
   const std::size_t at = place(hash);
@@ -34,10 +37,13 @@ std::uint32_t BlockTable::try_insert(BlockHash hash, std::uint32_t block) {
 }
 
 void BlockTable::grow() {
-  std::vector<Slot> before(2 * slots_.size());
+  std::vector<Slot> before;
+  resize_asking(before, 2 * slots_.size());
   before.swap(slots_);
   mask_ = slots_.size() - 1;
+  CancelCheck check;  // a play that is stopped has no more use for its tables
   for (const Slot& slot : before) {
+    check();
     if (slot.block != 0) slots_[place(slot.hash)] = slot;
   }
 }

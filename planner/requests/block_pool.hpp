@@ -68,7 +68,7 @@ class BlockTable {
   void grow();
 
   std::vector<Slot> slots_;
-  std::size_t mask_, entries_ = 0;
+  std::size_t mask_ = 0, entries_ = 0;
 };
 
 /// The blocks of one engine [R1]. A block is held by so many requests; one that nobody holds waits in the

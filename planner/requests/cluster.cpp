@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/requests/request_slots.hpp"
+#include "sim/base/asking.hpp"
 #include "sim/base/cancel.hpp"
 #include "sim/base/error.hpp"
 
@@ -252,6 +253,7 @@ class Cluster {
     double waiting = 0;
     for (const auto& e : engines_) waiting += e ? static_cast<double>(e->waiting()) : 0;
     waiting += static_cast<double>(homeless_.size());
+    grow_asking(waits_, 1);
     waits_.push_back({now, waiting});
   }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/asking.hpp"
+
 namespace shardline {
 
 /// Elements whose numbers are used again when they are dropped, the one that was dropped last first. Number 0
@@ -17,6 +19,7 @@ class Numbered {
   /// May move the others, whose references are then no more.
   Number add(T element) {
     if (unused_.empty()) {
+      grow_asking(elements_, 1);
       elements_.push_back(std::move(element));
       return Number(static_cast<std::uint32_t>(elements_.size() - 1));
     }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "planner/requests/group_times.hpp"
+#include "sim/base/asking.hpp"
 #include "sim/base/error.hpp"
 
 namespace shardline {
@@ -126,7 +127,10 @@ void PlayedEngine::wake(Seconds now) {
 bool PlayedEngine::give(Group& group, const TraceRequest& request, Seconds came, std::uint64_t number) {
   const std::optional<Scheduler::Id> id = group.scheduler->add(request);
   if (!id) return false;
-  if (*id >= group.requests.size()) group.requests.resize(*id + 1);
+  if (*id >= group.requests.size()) {
+    grow_asking(group.requests, *id + 1 - group.requests.size());
+    group.requests.resize(*id + 1);
+  }
   group.requests[*id] = {came, {}, {}, number, false};
   group.tokens += group.scheduler->request(*id).prompt;
   return true;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "sim/base/asking.hpp"
 #include "sim/base/cancel.hpp"
 
 namespace shardline {
@@ -51,9 +52,11 @@ bool add(std::string& out, const Point& p) {
   const std::string plan = to_string(p.plan);
   if (plan.find(' ') != std::string::npos || parse_plan(plan) != p.plan) return false;
   const auto bits = [](double v) { return std::bit_cast<std::uint64_t>(v); };
-  out += fmt::format(" {} {:x} {:x} {:x} {:x} {:x} {:x}", plan, bits(p.time.value), bits(p.memory.value),
-                     bits(p.ttft.value), bits(p.decoding), bits(p.burst.value),
-                     static_cast<std::uint64_t>(p.waiting));
+  const std::string text = fmt::format(" {} {:x} {:x} {:x} {:x} {:x} {:x}", plan, bits(p.time.value),
+                                       bits(p.memory.value), bits(p.ttft.value), bits(p.decoding),
+                                       bits(p.burst.value), static_cast<std::uint64_t>(p.waiting));
+  grow_asking(out, text.size());
+  out += text;
   return true;
 }
 
@@ -91,6 +94,7 @@ std::optional<std::string> record_of(std::size_t begin, std::size_t end,
     for (const auto count : kCounts) out += fmt::format(" {}", found.counts.*count);
     out += fmt::format(" {}", found.frontier.size());
     for (const auto& [p, order] : found.frontier) {
+      check();
       out += fmt::format(" {}", order);
       if (!add(out, p)) return std::nullopt;
     }

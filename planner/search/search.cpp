@@ -250,8 +250,10 @@ std::vector<std::unique_ptr<Worker>> make_workers(const Case& c, const SearchOpt
                                                   const std::shared_ptr<FabricCache>& cache) {
   const auto blocks = std::make_shared<KnownBlocks>(o.batches);
   std::vector<std::unique_ptr<Worker>> out;
-  for (std::size_t slot = 0; slot < threads; ++slot)
+  for (std::size_t slot = 0; slot < threads; ++slot) {
+    check_cancelled();  // one takes milliseconds
     out.push_back(std::make_unique<Worker>(c, o, cache, blocks));
+  }
   return out;
 }
 
@@ -359,11 +361,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
   Sample simulations, bounds;
   for (std::size_t begin = 0; begin < candidates.size();) {
     const std::size_t end = wave_end(turn, begin);
-    wave.assign(end - begin, CandidateResult{Frontier(o.x, o.y), {}, {}, {}, {}});
-    for (std::size_t i = begin; i < end; ++i) {
-      wave[i - begin].simulations.calls = i;
-      wave[i - begin].bounds.calls = i;
-    }
+    begin_wave(wave, o.x, o.y, begin, end);
     const bool known_wave = restored(o.journal, begin, end, wave);
     parallel_for(begin, known_wave ? begin : end, threads, [&](std::size_t i, std::size_t slot) {
       const Frontier& known = frontier_of(candidates[turn.of[i]]);
@@ -373,6 +371,7 @@ SearchResult search(const Case& c, const SearchOptions& given,
     });
     if (!known_wave) keep(o.journal, begin, end, wave);
     for (std::size_t i = begin; i < end; ++i) {
+      check_cancelled();  // hundreds of candidates may have found tens of megabytes
       CandidateResult& r = wave[i - begin];
       frontier_of(candidates[turn.of[i]]).merge(r.frontier);
       add_counts(result.counts, r.counts);

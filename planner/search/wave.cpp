@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 namespace {
@@ -14,6 +16,14 @@ FoundOfCandidate to_keep(const CandidateResult& r) {
 }
 
 }  // namespace
+
+void begin_wave(std::vector<CandidateResult>& wave, Metric x, Metric y, std::size_t begin, std::size_t end) {
+  wave.assign(end - begin, CandidateResult{Frontier(x, y), {}, {}, {}, {}});
+  for (std::size_t i = begin; i < end; ++i) {
+    wave[i - begin].simulations.calls = i;
+    wave[i - begin].bounds.calls = i;
+  }
+}
 
 void add_counts(SearchCounts& to, const SearchCounts& from) {
   to.simulated += from.simulated;
@@ -40,7 +50,11 @@ void keep(SearchJournal* journal, std::size_t begin, std::size_t end,
           const std::vector<CandidateResult>& wave) {
   if (journal == nullptr) return;
   std::vector<FoundOfCandidate> found;
-  for (const CandidateResult& r : wave) found.push_back(to_keep(r));
+  found.reserve(wave.size());
+  for (const CandidateResult& r : wave) {
+    check_cancelled();  // all of them have a hundred thousand points
+    found.push_back(to_keep(r));
+  }
   journal->keep(begin, end, found);
 }
 

@@ -15,6 +15,10 @@ struct CandidateResult {
   std::vector<Point> all;
 };
 
+/// A wave of candidates [begin, end) of which nothing is found yet; which calls are timed goes by their
+/// number.
+void begin_wave(std::vector<CandidateResult>& wave, Metric x, Metric y, std::size_t begin, std::size_t end);
+
 void add_counts(SearchCounts& to, const SearchCounts& from);
 
 /// Fills the wave of candidates [begin, end) from the journal (null: none); false where it has no record of

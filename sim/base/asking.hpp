@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "sim/base/cancel.hpp"
@@ -48,14 +50,23 @@ void append_asking(std::vector<T>& to, const std::vector<T>& from) {
 }
 
 /// Makes room for `more` elements behind those of `v`, which are kept. A vector that grows by itself moves
-/// hundreds of megabytes in one go: here it is asked in between, and `v` is as it was if the answer is to
-/// stop.
+/// hundreds of megabytes in one go: here it is asked in between. If the answer is to stop, `v` is as it was
+/// where its elements are copied as bytes are; others are moved, and some of them then empty.
 template <class T>
 void grow_asking(std::vector<T>& v, std::size_t more) {
   if (v.capacity() - v.size() >= more) return;
   std::vector<T> grown;
   grown.reserve(std::max(v.size() + more, 2 * v.capacity()));
-  append_asking(grown, v);
+  if constexpr (std::is_trivially_copyable_v<T>) {
+    append_asking(grown, v);
+  } else {
+    static_assert(std::is_nothrow_move_constructible_v<T>);
+    CancelCheck check;
+    for (T& element : v) {
+      check();
+      grown.push_back(std::move(element));
+    }
+  }
   v.swap(grown);
 }
 

@@ -3,6 +3,9 @@
 #include <limits>
 #include <utility>
 
+#include "sim/base/asking.hpp"
+#include "sim/base/cancel.hpp"
+
 namespace shardline {
 
 // The first of all but the one taken out: the winner of those that it met on its way up.
@@ -20,9 +23,18 @@ Seconds EventCalendar::next_time() const {
 
 void EventCalendar::grow() {
   const std::size_t wider = capacity_ == 0 ? 16 : 2 * capacity_;
-  std::vector<Key> tree(2 * wider);
-  for (std::size_t i = 0; i < capacity_; ++i) tree[wider + i] = tree_[capacity_ + i];
-  for (std::size_t i = wider; i-- > 1;) tree[i] = earlier(tree[2 * i], tree[2 * i + 1]);
+  // Of a million timers the tree is 32 MiB, whose pages alone may take a tenth of a second.
+  std::vector<Key> tree;
+  resize_asking(tree, 2 * wider);
+  CancelCheck check;
+  for (std::size_t i = 0; i < capacity_; ++i) {
+    check();
+    tree[wider + i] = tree_[capacity_ + i];
+  }
+  for (std::size_t i = wider; i-- > 1;) {
+    check();
+    tree[i] = earlier(tree[2 * i], tree[2 * i + 1]);
+  }
   tree_ = std::move(tree);
   capacity_ = wider;
 }

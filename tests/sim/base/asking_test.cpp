@@ -29,6 +29,20 @@ TEST(Asking, GrownVectorsKeepTheirElements) {
   }
 }
 
+TEST(Asking, ElementsWithMemoryOfTheirOwnAreMoved) {
+  std::vector<std::string> v(1000, std::string(100, 'a'));
+  v.shrink_to_fit();
+  const char* const first = v.front().data();
+  int asked = 0;
+  const CancelQuestion go_on = [&] { return ++asked < 0; };
+  const CancelScope scope(&go_on);
+  grow_asking(v, 1);
+  EXPECT_GE(v.capacity(), 2000U);
+  EXPECT_EQ(v, std::vector<std::string>(1000, std::string(100, 'a')));
+  EXPECT_EQ(v.front().data(), first);
+  EXPECT_EQ(asked, 3);  // of 1,000, every 256
+}
+
 TEST(Asking, WhatIsCancelledIsAsItWas) {
   std::vector<double> v = counted(3 * piece_of<double>());
   v.shrink_to_fit();

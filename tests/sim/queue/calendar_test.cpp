@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "sim/base/cancel.hpp"
 #include "sim/base/random.hpp"
 #include "tests/sim/engine/allocations.hpp"
 
@@ -132,6 +133,24 @@ TEST(Calendar, S13SettingAgainLeavesNothingBehind) {
   EXPECT_EQ(calendar.size(), due);
   for (; !calendar.empty(); --due) calendar.pop();
   EXPECT_EQ(due, 0U);
+}
+
+// A million users are a tree of 32 MiB, whose pages alone took a tenth of a second of a slow machine.
+TEST(Calendar, S13AsksWhileItGrowsAndIsAsItWasWhereItIsStopped) {
+  constexpr std::size_t kTimers = std::size_t{1} << 18;
+  EventCalendar calendar;
+  for (std::size_t i = 0; i < kTimers; ++i) calendar.set(calendar.add(i), Seconds(double(kTimers - i)));
+  std::size_t asked = 0, most = 1000;
+  const CancelQuestion question = [&] { return ++asked > most; };
+  const CancelScope scope(&question);
+  EXPECT_THROW(calendar.add(), Cancelled);
+  EXPECT_EQ(calendar.size(), kTimers);
+  EXPECT_EQ(calendar.next_time(), Seconds(1));
+  most = std::numeric_limits<std::size_t>::max();
+  asked = 0;
+  EXPECT_EQ(calendar.add(), Timer(kTimers));
+  EXPECT_GT(asked, kTimers / 256);  // each of its leaves that moves, and each pair above
+  for (std::size_t i = kTimers; i-- > 0;) ASSERT_EQ(calendar.pop().tag, i);
 }
 
 TEST(Calendar, S13MinusZeroIsZero) {
