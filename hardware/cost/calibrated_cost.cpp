@@ -214,7 +214,20 @@ std::optional<FittedPrice> CalibratedCost::decode(const PricedOp& op) {
   return last->time > all->time ? last : all;
 }
 
+// Measured kernels of many heads may be faster than those of few: no reason to read a cache for more rows.
 std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
+  std::optional<FittedPrice> all = decode_rows(op);
+  const Count fresh = shape<AttendDecodeShape>(op).fresh;
+  if (!all || fresh <= 1) return all;
+  PricedOp one = op;
+  auto& a = std::get<AttendDecodeShape>(one.shape);
+  for (Count* const rows : {&a.q_rows, &a.pairs, &a.skipped, &a.kernel_rows}) *rows /= fresh;
+  a.fresh = 1;
+  if (const auto least = decode_rows(one); least && least->time > all->time) all->time = least->time;
+  return all;
+}
+
+std::optional<FittedPrice> CalibratedCost::decode_rows(const PricedOp& op) {
   const AttendDecodeShape& a = shape<AttendDecodeShape>(op);
   if (!(a.q_rows > 0 && a.pairs > 0)) return FittedPrice{Seconds(0), Basis::none};
   // [H74] Kernels lay the queries of a request side by side as they do the heads that share a key, in one
@@ -237,7 +250,11 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
       rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), skipped > 0 ? length : 0};
   const double of_latents[] = {rows, length, q_heads};
   const auto x = latent ? std::span<const double>(of_latents) : std::span<const double>(gqa);
-  if (!u || (!latent && a.qk_dim != a.v_dim) || !u.fit->form->covers(x)) return std::nullopt;
+  // Which kernel takes them is a matter of the heads of one row: rows beyond its tile are further tiles.
+  const double of_one[] = {rows, length + skipped, q_heads / fresh, heads_kv, static_cast<double>(a.qk_dim),
+                           0};
+  const auto one = latent ? x : std::span<const double>(of_one);
+  if (!u || (!latent && a.qk_dim != a.v_dim) || !u.fit->form->covers(one)) return std::nullopt;
   FittedPrice p = of(u, x);
   const bool stands_in =
       latent && a.partial && is_one_of(architecture_of(system_->device), system_->kernels.other_partial_mla);

@@ -121,6 +121,7 @@ class CalibratedCost {
   FittedPrice experts_by(const Use& u, const PricedOp& op) const;
   std::optional<FittedPrice> decode(const PricedOp& op);
   std::optional<FittedPrice> decode_alike(const PricedOp& op);  // requests of one length
+  std::optional<FittedPrice> decode_rows(const PricedOp& op);   // whatever one of their rows alone takes
   std::optional<FittedPrice> prefill(const PricedOp& op);
   std::optional<FittedPrice> elementwise(const PricedOp& op) const;
   // Kernels that run the measured block of sparse attention that an op is a part of, found when first asked
