@@ -38,11 +38,12 @@ Attention read_delta_net(Import& in) {
 void read_linear_layers(Import& in, const Attention& linear) {
   const int every = in.find_number("full_attention_interval", limits::kLayers).value_or(4);
   const auto types = in.find_names("layer_types", {"full_attention", "linear_attention"});
-  const bool said = types && in.find("full_attention_interval");
+  const auto interval = in.find("full_attention_interval");
+  // A number out of range was said to be so, and contradicts nothing.
+  const bool said = types && interval && interval->text() == std::to_string(every);
   for (int i = 0; i < in.layers && said; ++i) {
     if (((*types)[i] == 1) == ((i + 1) % every != 0)) continue;
-    in.root.at("full_attention_interval")
-        .fault(fmt::format("full_attention_interval {} contradicts layer_types[{}]", every, i));
+    interval->fault(fmt::format("full_attention_interval {} contradicts layer_types[{}]", every, i));
     break;
   }
   for (int i = 0; i < in.layers; ++i) {

@@ -275,6 +275,10 @@ void read_gemma4(Import& in) {
   const auto kv_heads = in.find_number("num_global_key_value_heads", limits::kHeads);
   if (in.flag("attention_k_eq_v")) {
     full.kv_heads = kv_heads.value_or(local.kv_heads);
+    if (kv_heads && local.q_heads % *kv_heads != 0)
+      in.root.at("num_global_key_value_heads")
+          .fault(fmt::format("{} query heads do not divide into {} of keys and values of full layers",
+                             local.q_heads, *kv_heads));
     full.k_eq_v = true;
     in.note(
         "one matrix makes keys and values of full layers; engines load it twice, and so does what is timed");

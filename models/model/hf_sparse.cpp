@@ -32,9 +32,12 @@ SparseIndex read_index(Import& in) {
 }
 
 /// Beside indexer_types a frequency or a pattern says the same, or the file is none of any model.
-void check_choices(Import& in, const std::vector<bool>& shared, const std::function<bool(int)>& by_step) {
+void check_choices(Import& in, const std::vector<bool>& shared, int every,
+                   const std::function<bool(int)>& by_step) {
   const auto pattern = in.find("index_topk_pattern");
-  const auto frequency = in.find("index_topk_freq");
+  auto frequency = in.find("index_topk_freq");
+  // A number out of range was said to be so, and contradicts nothing.
+  if (frequency && frequency->text() != std::to_string(every)) frequency.reset();
   const std::string text = pattern ? json_name(*pattern) : "";
   for (int i = 0; i < in.layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -58,7 +61,7 @@ std::vector<bool> shared_choices(Import& in) {
   const auto pattern = in.find("index_topk_pattern");
   if (const auto types = in.find_names("indexer_types", {"full", "shared"})) {
     for (const int type : *types) shared.push_back(type == 1);
-    check_choices(in, shared, by_step);
+    check_choices(in, shared, every, by_step);
     return shared;
   }
   if (pattern) {

@@ -221,6 +221,8 @@ TEST(NewKeys, ContradictionsSayBothSides) {
            {"qwen3.5-397b-a17b", "mlp_only_layers", "[60]", "expected 0 to 59"},
            {"glm-5.2", "qk_rope_head_dim", "63", "rotary width 63 is odd"},
            {"glm-5.2", "index_topk_freq", "5", "contradicts"},
+           {"gemma-4-31b", "num_global_key_value_heads", "5",
+            "query heads do not divide into 5 of keys and values of full layers"},
        }) {
     SCOPED_TRACE(fmt::format("{} {}: {}", c.file, c.key, c.value));
     const std::string text =
@@ -233,6 +235,19 @@ TEST(NewKeys, ContradictionsSayBothSides) {
     }
     EXPECT_THAT(all, HasSubstr(c.expected));
     EXPECT_TRUE(placed) << all;
+  }
+}
+
+// What is out of range contradicts nothing.
+TEST(NewKeys, NumbersOutOfRangeHaveOneFault) {
+  for (const auto& [file, key] :
+       {std::pair{"glm-5.2", "index_topk_freq"}, std::pair{"qwen3.5-397b-a17b", "full_attention_interval"}}) {
+    const std::string text = testing::read_file(testing::hf_dir() / (std::string(file) + ".json"));
+    for (const char* value : {"0", "-4"}) {
+      const auto faults = faults_of(kConfig, replaced(text, key, value));
+      ASSERT_EQ(faults.size(), 1u) << key;
+      EXPECT_THAT(to_string(faults.front()), HasSubstr(key));
+    }
   }
 }
 
