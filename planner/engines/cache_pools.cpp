@@ -1,6 +1,7 @@
 #include "planner/engines/cache_pools.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace shardline {
 
@@ -11,6 +12,19 @@ constexpr int kMostStates = 64, kMostSteps = 16;
 
 bool among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// A type of some of a kind of caches, on the devices that it is said of.
+std::map<Architecture, Dtype> read_types(const Reader& r) {
+  constexpr std::array kTypes{Dtype::bf16, Dtype::fp8};
+  std::map<Architecture, Dtype> out;
+  for (const Architecture a : {Architecture::ampere, Architecture::hopper, Architecture::blackwell}) {
+    if (const auto type = r.find(std::string(to_string(a)))) out[a] = kTypes[type->one_of({"bf16", "fp8"})];
+  }
+  if (out.empty()) r.fault(r.path() + ": expected a type for some of ampere, hopper and blackwell");
+  static_cast<void>(r.at("why").text());
+  r.no_other_keys();
+  return out;
 }
 
 // Architectures, each once: a name that stands twice is a slip of whoever wrote the profile.
@@ -74,6 +88,9 @@ CachePools read_cache_pools(const Reader& memory) {
     out.index_everywhere = v->at("everywhere").boolean();
     static_cast<void>(v->at("why").text());
     v->no_other_keys();
+  }
+  if (const auto v = memory.find("sparse_latents")) {
+    out.sparse_latents = read_types(*v);
   }
   if (const auto v = memory.find("compressed")) {
     out.compressed_block = v->at("tokens").tokens(1, kMostTokensLate);

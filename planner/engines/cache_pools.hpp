@@ -2,9 +2,11 @@
 // [P30].
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "hardware/cost/kernel_list.hpp"
 #include "sim/base/reader.hpp"
 
 namespace shardline {
@@ -44,6 +46,9 @@ struct CachePools {
   long long compressed_block = 0;
   // Whether layers that take an earlier one's choice have room for index keys, too.
   bool index_everywhere = false;
+  // The cache of sparse attention under MLA (DSA) where nobody says its type, on these devices; on others
+  // that of the residual stream, as all caches.
+  std::map<Architecture, Dtype> sparse_latents;
 
   /// Whether layers with a window or chunks keep all tokens of models with this architecture.
   bool keeps_windows_whole(const std::string& architecture) const;
@@ -51,7 +56,8 @@ struct CachePools {
   bool buffers_states(const std::string& architecture) const;
 };
 
-/// `windows`, `states` and `pages` of a profile's `memory`, each of which may be absent.
+/// `windows`, `states`, `pages`, `indexes`, `sparse_latents` and `compressed` of a profile's `memory`, each
+/// of which may be absent.
 CachePools read_cache_pools(const Reader& memory);
 
 }  // namespace shardline

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "models/model/hf_config.hpp"
+#include "planner/engines/launch_rules.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/plan/case.hpp"
 #include "planner/scenario/everyday.hpp"
@@ -19,11 +20,12 @@ namespace {
 
 // Names of types: of arithmetic and activations, of what is stored or sent, of weights.
 const std::vector<std::string> kComputed{"fp4", "fp8", "bf16", "fp32"};
-const std::vector<std::string> kStored{"fp4", "fp8", "bf16", "fp32", "fp4_unscaled"};
-const std::vector<std::string> kWeights{"fp4",        "fp8",          "bf16",        "fp32",
-                                        "fp8_static", "fp8_dynamic",  "fp8_block",   "mxfp4",
-                                        "int4",       "int4_group32", "fp4_unscaled"};
+const std::vector<std::string> kStored{"fp4", "fp8", "bf16", "fp32", "fp4_unscaled", "nvfp4"};
+const std::vector<std::string> kWeights{"fp4",        "fp8",          "bf16",         "fp32",
+                                        "fp8_static", "fp8_dynamic",  "fp8_block",    "mxfp4",
+                                        "int4",       "int4_group32", "fp4_unscaled", "nvfp4"};
 constexpr std::string_view kStatic = "fp8_static";  // what fp8 of weights means, said in full
+constexpr std::string_view kNvidia = "nvfp4";       // likewise fp4
 
 bool has_shared_experts(const Model& m) {
   return std::any_of(m.ffns.begin(), m.ffns.end(), [](const FeedForward& f) { return f.shared_experts > 0; });
@@ -73,6 +75,7 @@ const std::array kKeys{
 
 Dtype type_named(const std::string& name) {
   if (name == kStatic) return Dtype::fp8;
+  if (name == kNvidia) return Dtype::fp4;
   std::size_t t = 0;
   while (to_string(static_cast<Dtype>(t)) != name) ++t;
   return static_cast<Dtype>(t);
@@ -123,9 +126,10 @@ std::optional<DraftTypes> draft_types(const PrecisionKeys& k, const std::optiona
            ffn_math || k.expert_math || k.shared_math, &DraftMatrices::shared)};
 }
 
-// Where a checkpoint says nothing of its cache, engines keep it in the type of the residual stream; rows of
-// compressed attention (DeepSeek-V4) in FP8, the only type that SGLang and vLLM have kernels for by default
-// (rule compressed_cache of planner/engines/rules_sglang.cpp and rules_vllm.cpp).
+// Where a checkpoint says nothing of its cache, engines keep it in the type of the residual stream, but for
+// what their profiles say (memory.sparse_latents, in precision_of()); rows of compressed attention
+// (DeepSeek-V4) in FP8, the only type that SGLang and vLLM have kernels for by default (rule compressed_cache
+// of planner/engines/rules_sglang.cpp and rules_vllm.cpp).
 Dtype cache_by_default(const Model& m, const Precision& p) {
   return has_compression(m) ? Dtype::fp8 : p.activations;
 }
@@ -171,6 +175,10 @@ Precision of_checkpoint(const PrecisionKeys& k, const Model& m, Precision p) {
 Precision precision_of(const PrecisionKeys& k, const Model& model, const System& system,
                        const EngineProfile* engine) {
   Precision p = k.of(model, system.device);
+  if (p.assumed.kv && engine != nullptr && has_sparse_latents(model)) {
+    const auto own = engine->pools.sparse_latents.find(architecture_of(system.device));
+    if (own != engine->pools.sparse_latents.end()) p.kv = own->second;
+  }
   const bool said = k.expert_math || k.ffn_math || k.math;
   if (said || !has_experts(model) || p.of(Module::experts).weights != Dtype::mxfp4) return p;
   // DeepSeek-V4's own code multiplies them in FP8; engines have such kernels on Blackwell alone, and widen

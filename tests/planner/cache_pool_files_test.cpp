@@ -67,6 +67,10 @@ TEST(CachePoolFiles, P18FaultsOfAProfileAreLocated) {
   EXPECT_THAT(fault("sglang", "    split: true\n", "    split: maybe\n"), HasSubstr("memory.windows.split"));
   EXPECT_THAT(fault("sglang", "    steps: 2\n", "    steps: -1\n"), HasSubstr("memory.windows.steps"));
   EXPECT_THAT(fault("sglang", "    late: 256 tokens\n", "    late: 256\n"), HasSubstr("memory.windows.late"));
+  EXPECT_THAT(fault("sglang", "    blackwell: fp8\n", "    blackwell: fp9\n"),
+              HasSubstr("memory.sparse_latents.blackwell"));
+  EXPECT_THAT(fault("sglang", "    blackwell: fp8\n", "    rubin: fp8\n"),
+              AllOf(HasSubstr("unknown key memory.sparse_latents.rubin"), HasSubstr("expected a type")));
   EXPECT_THAT(fault("sglang", "unbuffered_states", "unbufered_states"),
               HasSubstr("expected context_servers, stages, unbuffered_states or the name of a strategy"));
   EXPECT_THAT(fault("vllm", "between", "between"), "");

@@ -11,6 +11,7 @@
 #include "models/model/catalog.hpp"
 #include "planner/scenario/precision_keys.hpp"
 #include "planner/scenario/shipped.hpp"
+#include "tests/hardware/fitted.hpp"
 #include "tests/planner/launchable.hpp"
 
 namespace shardline {
@@ -203,6 +204,32 @@ TEST(Checkpoints, P20CachesOfDeepSeekV4AreInFp8) {
       if (packed) {
         EXPECT_THAT(does_not_start(wide)->instead, HasSubstr("--set precision.kv=fp8"));
       }
+    }
+  }
+}
+
+// SGLang keeps the cache of sparse attention under MLA in FP8 on Blackwell where nobody says a type.
+TEST(Checkpoints, P20CachesOfSparseLatentsUnderSglang) {
+  for (const char* name : {"deepseek-v3.2", "glm-5.2", "deepseek-r1", "minimax-m3"}) {
+    const bool sparse = name == std::string("deepseek-v3.2") || name == std::string("glm-5.2");
+    for (const char* device : {"h200-hgx", "b200-hgx", "gb200-nvl72"}) {
+      SCOPED_TRACE(fmt::format("{} on {}", name, device));
+      Case c = by_default(name);
+      c.system = testing::system_named(device);
+      const auto cache = [&](const char* engine, const scenario_parts::PrecisionKeys& asked) {
+        const Precision p =
+            scenario_parts::precision_of(asked, c.model, c.system, testing::profile(engine).get());
+        EXPECT_EQ(p.assumed.kv, !asked.kv && !c.model.checkpoint->kv);
+        return p.kv;
+      };
+      const bool hopper = device == std::string("h200-hgx");
+      EXPECT_EQ(cache("sglang", {}), sparse && !hopper ? Dtype::fp8 : Dtype::bf16);
+      EXPECT_EQ(cache("vllm", {}), Dtype::bf16);
+      scenario_parts::PrecisionKeys asked;
+      asked.kv = Dtype::bf16;
+      EXPECT_EQ(cache("sglang", asked), Dtype::bf16);
+      c.model.checkpoint->kv = Dtype::bf16;
+      EXPECT_EQ(cache("sglang", {}), Dtype::bf16) << "as files say";
     }
   }
 }
