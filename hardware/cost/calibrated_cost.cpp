@@ -221,7 +221,7 @@ std::optional<FittedPrice> CalibratedCost::decode_alike(const PricedOp& op) {
   if (!all || fresh <= 1) return all;
   PricedOp one = op;
   auto& a = std::get<AttendDecodeShape>(one.shape);
-  for (Count* const rows : {&a.q_rows, &a.pairs, &a.skipped, &a.kernel_rows}) *rows /= fresh;
+  for (Count* const rows : {&a.q_rows, &a.pairs, &a.kernel_rows}) *rows /= fresh;  // others are of requests
   a.fresh = 1;
   if (const auto least = decode_rows(one); least && least->time > all->time) all->time = least->time;
   return all;
