@@ -178,12 +178,20 @@ std::vector<bool> sparse_layers(Import& in, const Reader& config) {
 
 SparseIndex read_blocks(Import& in, const Reader& config) {
   SparseIndex x;
-  x.heads = in.number(config.at("sparse_num_index_heads"), limits::kHeads);
+  const Reader heads = config.at("sparse_num_index_heads");
+  x.heads = in.number(heads, limits::kHeads);
+  if (x.heads != in.attention.kv_heads && heads.text() == std::to_string(x.heads))
+    heads.fault(fmt::format("{} heads of an index for {} key/value heads: only one for each is modelled",
+                            x.heads, in.attention.kv_heads));
   x.dim = in.number(config.at("sparse_index_dim"), limits::kWidth);
   x.top_k = in.number(config.at("sparse_topk_blocks"), limits::kWidth);
   x.block = in.number(config.at("sparse_block_size"), limits::kWidth);
   if (const auto at = config.find("sparse_init_block")) x.init_blocks = in.number(*at, limits::kWidth, 0);
-  if (const auto at = config.find("sparse_local_block")) x.local_blocks = in.number(*at, limits::kWidth, 0);
+  if (const auto at = config.find("sparse_local_block")) {
+    x.local_blocks = in.number(*at, limits::kWidth, 0);
+    if (x.local_blocks == 0 && at->text() == "0")
+      at->fault("sparse_local_block 0: a query whose own block may be left out is not modelled");
+  }
   if (const auto at = config.find("sparse_score_type")) at->one_of({"max"});
   return x;
 }

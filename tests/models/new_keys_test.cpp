@@ -221,6 +221,8 @@ TEST(NewKeys, ContradictionsSayBothSides) {
            {"qwen3.5-397b-a17b", "mlp_only_layers", "[60]", "expected 0 to 59"},
            {"glm-5.2", "qk_rope_head_dim", "63", "rotary width 63 is odd"},
            {"glm-5.2", "index_topk_freq", "5", "contradicts"},
+           {"minimax-m3", "sparse_num_index_heads", "3", "3 heads of an index for 4 key/value heads"},
+           {"minimax-m3", "sparse_local_block", "0", "own block may be left out is not modelled"},
            {"gemma-4-31b", "num_global_key_value_heads", "5",
             "query heads do not divide into 5 of keys and values of full layers"},
        }) {
