@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "planner/api/convert.hpp"
+#include "planner/api/convert_plan.hpp"
 #include "sim/base/argument_names.hpp"
 
 namespace shardline::api {
 
 namespace {
 
-constexpr double kMostRate = 1e9;
 constexpr long long kMostChunk = 1LL << 30;
 
 std::size_t count_of(const std::vector<RingPoint>& tests,
