@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <string_view>
@@ -30,10 +33,41 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Another program may find other numbers under the same version: it is one of the texts that are read.
+// A note of ELF: three words (lengths of name and contents, type), then both, each padded to words. Fills
+// `out`, a string, with the contents of the note of type NT_GNU_BUILD_ID in the first object, which is the
+// program itself.
+int find_build_id(dl_phdr_info* program, std::size_t, void* out) {
+  for (int i = 0; i < program->dlpi_phnum; ++i) {
+    const auto& segment = program->dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE) continue;
+    const auto* bytes = reinterpret_cast<const char*>(program->dlpi_addr + segment.p_vaddr);
+    std::string_view left(bytes, segment.p_memsz);
+    std::array<std::uint32_t, 3> head{};
+    while (left.size() >= sizeof head) {
+      std::memcpy(head.data(), left.data(), sizeof head);
+      const auto padded = [](std::size_t size) { return (size + 3) / 4 * 4; };
+      const std::size_t begin = sizeof head + padded(head[0]), end = begin + padded(head[1]);
+      if (end > left.size()) break;
+      if (head[2] == NT_GNU_BUILD_ID && left.substr(sizeof head, 4) == std::string_view("GNU", 4))
+        *static_cast<std::string*>(out) = left.substr(begin, head[1]);
+      left.remove_prefix(end);
+    }
+  }
+  return 1;  // the objects behind it are libraries
+}
+
+// Another program may find other numbers under the same version: what tells it is one of the texts that are
+// read. The linker's hash of all that it linked, where it wrote one: to hash it here takes longer than a
+// short sweep.
 void read_this_program() {
-  constexpr std::size_t kMost = std::size_t{1} << 30;
-  [[maybe_unused]] static const bool read = !read_text("/proc/self/exe", kMost).empty();
+  [[maybe_unused]] static const bool read = [] {
+    std::string id;
+    dl_iterate_phdr(find_build_id, &id);
+    constexpr std::size_t kMost = std::size_t{1} << 30;
+    if (id.empty()) return !read_text("/proc/self/exe", kMost).empty();
+    note_text(id);
+    return true;
+  }();
 }
 
 // Of a record that may have millions of characters: asks whether to stop.

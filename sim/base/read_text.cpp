@@ -106,6 +106,8 @@ std::string digest_of_texts_read() {
   return g_digest.hex();
 }
 
+void note_text(std::string_view text) { add_to_digest(text); }
+
 std::string read_text(const std::filesystem::path& file, std::size_t most) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored))

@@ -39,6 +39,8 @@ std::uintmax_t text_size(const std::filesystem::path& file, std::size_t most);
 /// SHA-256 over all that read_text() has given to this process so far, in its order: what an answer was made
 /// from, whichever files those were.
 std::string digest_of_texts_read();
+/// Adds to it what an answer was made from and no file has.
+void note_text(std::string_view text);
 
 /// For what is read in another way.
 void note_read(const std::filesystem::path& file);
