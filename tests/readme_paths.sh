@@ -9,13 +9,16 @@ export LC_ALL=C
 # README lines as "line:name" of everything in backticks outside of fenced blocks.
 named() { awk '/^ *```/ { fenced = !fenced; next } !fenced { n = split($0, part, "`"); for (i = 2; i < n + (n % 2); i += 2) print NR ":" part[i] }' "$1"; }
 
-# {a,b}.cpp -> a.cpp b.cpp; nothing else of the text is expanded.
-spelled_out() {
+# What follows answers in variables and asks no other program per name: a process each would take minutes where processes are slow to start.
+
+# {a,b}.cpp -> spelled=(a.cpp b.cpp); nothing else of the text is expanded.
+spell_out() {
+  spelled=("$1")
   if [[ $1 =~ ^([^{]*)\{([^}]*)\}(.*)$ ]]; then
-    local head=${BASH_REMATCH[1]} tail=${BASH_REMATCH[3]} one
-    for one in ${BASH_REMATCH[2]//,/ }; do echo "$head$one$tail"; done
-  else
-    echo "$1"
+    local head=${BASH_REMATCH[1]} tail=${BASH_REMATCH[3]}
+    IFS=, read -r -a spelled <<< "${BASH_REMATCH[2]}"
+    spelled=("${spelled[@]/#/$head}")
+    spelled=("${spelled[@]/%/$tail}")
   fi
 }
 
@@ -23,37 +26,42 @@ is_file() {  # root, README's folder, path
   local folder=$2
   while true; do
     compgen -G "$1/$folder/$3" > /dev/null && return 0
-    [ "$folder" = . ] && return 1
-    folder=$(dirname "$folder")
+    case $folder in
+      .) return 1 ;;
+      */*) folder=${folder%/*} ;;
+      *) folder=. ;;
+    esac
   done
 }
 
 check() {
-  local root=$1 tests files bad=0 readme line name one
+  local root=$1 tests files bad=0 readme line name one spelled
   files=$(cd "$root" && find . \( -name build -o -name .git \) -prune -o -type f -print)
   tests=$(cd "$root" && find tests -name '*.cpp' -exec cat {} + | tr '\n' ' ' |
           grep -oE '(TEST|TEST_F|TEST_P|TYPED_TEST|INSTANTIATE_TEST_SUITE_P)\( *[A-Za-z0-9]+, *[A-Za-z0-9]+' |
           sed -E 's/^INSTANTIATE_TEST_SUITE_P\( *([A-Za-z0-9]+), *([A-Za-z0-9]+)/\1\/\2./; s/^[A-Z_]+\( *([A-Za-z0-9]+), */\1./')
+  tests=$'\n'$tests$'\n' files=$'\n'$files$'\n'
   while IFS= read -r readme; do
     while IFS=: read -r line name; do
       if [[ $name =~ ^[A-Z][A-Za-z0-9]*(/[A-Z][A-Za-z0-9]*)?\.([A-Z][A-Za-z0-9]*\*?|\*)$ ]]; then
         one=${name%\*}
         if [ "$one" = "$name" ]; then
-          grep -qxF "$name" <<< "$tests" && continue
+          [[ $tests == *$'\n'"$name"$'\n'* ]] && continue
         else
-          grep -q "^${one//./\\.}" <<< "$tests" && continue
+          [[ $tests == *$'\n'"$one"* ]] && continue
         fi
         echo "$readme:$line: no test $name"
         bad=1
       elif [[ $name =~ ^[A-Za-z0-9_{*-][A-Za-z0-9_.{},*-]*(/[A-Za-z0-9_.{},*-]+)+\.(cpp|hpp|cu|cuh|yaml|txt|sh|md|cmake|json)$ ]]; then
-        for one in $(set -f; spelled_out "$name"); do
-          is_file "$root" "$(dirname "$readme")" "$one" && continue
+        spell_out "$name"
+        for one in "${spelled[@]}"; do
+          is_file "$root" "${readme%/*}" "$one" && continue
           echo "$readme:$line: no file $one"
           bad=1
         done
       elif [[ $name =~ ^[a-z][A-Za-z0-9_]*\.(cpp|hpp|cu|cuh)$ ]]; then
         [ "$name" = shardline_thresholds.hpp ] && continue  # shardline thresholds
-        grep -qE "/${name//./\\.}$" <<< "$files" && continue
+        [[ $files == *"/$name"$'\n'* ]] && continue
         echo "$readme:$line: no file $name"
         bad=1
       fi

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 BINARY, PRELOAD = (os.path.abspath(path) for path in sys.argv[1:3])
-SAMPLES = 60
+SAMPLES = 24
 GOLDEN = os.path.dirname(os.path.abspath(__file__))
 PLAN = "helix:kvp=4,tpa=4,tpf=16,batch=4"
 LINE = ["llama-3.1-8b", "--system", "h100-hgx", "--gpus", "2", "--input", "1K", "--output", "16"]

@@ -308,7 +308,7 @@ void expect_options_of(const std::string& name) {
   std::set<std::string> emitted, reasons;
   int written = 0;
   for (const Case& c : cases()) {
-    for (const Plan& p : some_plans(c, {1, 4, 8, 16, 32}, 6)) {
+    for (const Plan& p : some_plans(c, {1, 4, 8, 16, 32}, 4)) {
       const Launch launch = launch_files(c, p, engine, "serve");
       EXPECT_EQ(launch.files.empty(), !launch.refused.empty()) << to_string(p);
       reasons.insert(launch.refused);
