@@ -254,11 +254,13 @@ std::optional<FittedPrice> CalibratedCost::decode_rows(const PricedOp& op) {
   const double of_one[] = {rows, length + skipped, q_heads / fresh, heads_kv, static_cast<double>(a.qk_dim),
                            0};
   const auto one = latent ? x : std::span<const double>(of_one);
-  if (!u || (!latent && a.qk_dim != a.v_dim) || !u.fit->form->covers(one)) return std::nullopt;
+  // Keys wider than their values (MiMo-V2: 192 and 128) are the kernel's of that width, as in prompts: the
+  // rows of a width that such models alone have are theirs.
+  if (!u || (!latent && a.qk_dim < a.v_dim) || !u.fit->form->covers(one)) return std::nullopt;
   FittedPrice p = of(u, x);
   const bool stands_in =
       latent && a.partial && is_one_of(architecture_of(system_->device), system_->kernels.other_partial_mla);
-  if (a.fresh > 1 || stands_in) p.alter();
+  if (a.fresh > 1 || stands_in || (!latent && a.qk_dim != a.v_dim)) p.alter();
   if (skipped > 0) {  // what lies before a window costs the kernel a look, known as far as full caches are
     const double full[] = {rows, length + skipped, q_heads, heads_kv, static_cast<double>(a.qk_dim), 0};
     const FittedPrice looked = of(u, std::span(full).first(x.size()));

@@ -147,7 +147,9 @@ TEST(MeasuredMachine, HasFiguresThatASystemFileMayHave) {
     if (f.range.least > 0) {
       EXPECT_NE(fault_of_figure(key + ": 1e-300"), "") << key;
     }
-    if (f.range.least > 0) EXPECT_NE(fault_of_figure(key + ": 0"), "") << key;
+    if (f.range.least > 0) {
+      EXPECT_NE(fault_of_figure(key + ": 0"), "") << key;
+    }
     if (f.range.whole) {
       EXPECT_NE(fault_of_figure(key + ": 0.3"), "") << key;
     }

@@ -5,7 +5,9 @@
 #include <random>
 
 #include "hardware/cost/forms/prefill.hpp"
+#include "hardware/machine/frameworks.hpp"
 #include "models/ir/tokens.hpp"
+#include "tests/hardware/fitted.hpp"
 #include "tests/hardware/ops.hpp"
 
 namespace shardline {
@@ -122,6 +124,32 @@ TEST(WindowsCost, H23SkippedRowsCostNoMoreThanReadOnes) {
               last = t;
             }
           }
+        }
+      }
+    }
+  }
+}
+
+// Layers with windows may have keys wider than their values (MiMo-V2: 192 and 128). Their kernel was
+// measured, at the width of its keys: what it takes is known, and no less than what their bytes do.
+TEST(WindowsCost, H23KeysWiderThanValuesAreTheKernelsOfTheirWidth) {
+  for (const char* name : {"gb200-nvl72", "h200-hgx", "h100-hgx"}) {
+    for (const char* framework : {"sglang", "vllm", "trtllm"}) {
+      System s = testing::system_named(name);
+      use_framework(s, framework, testing::system_catalog());
+      for (const Dtype kv : {Dtype::bf16, Dtype::fp8}) {
+        for (const Count length : {128, 8192, 131'072}) {
+          SCOPED_TRACE(::testing::Message()
+                       << name << " " << framework << " " << to_string(kv) << " " << length);
+          CostModel cost(s);
+          const Op wide = decode_op(1, length, 8, 1, 192, kv);
+          Op narrow = wide;
+          std::get<AttendDecodeShape>(narrow.shape).v_dim = 128;
+          const Seconds time = cost.time(narrow);
+          EXPECT_EQ(cost.price(narrow).basis, Basis::extrapolated);
+          // Where bytes bound it, those of the values are fewer.
+          EXPECT_LE(time, cost.time(wide));
+          EXPECT_GE(time, cost.time(wide) * (320. / 384));
         }
       }
     }
