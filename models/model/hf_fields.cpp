@@ -1,6 +1,7 @@
 // Fields that families of config.json share.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "models/model/hf_import.hpp"
@@ -128,9 +129,10 @@ void read_context(Import& in) {
 }
 
 void divide_hidden_by_heads(Import& in) {
+  // At once, as layers may copy it; a number of heads out of range is said to be so by itself.
+  in.attention.head_dim = in.m.hidden / std::max(1, in.attention.q_heads);
   in.rules.emplace_back([&in] {
-    Attention& a = in.attention;
-    a.head_dim = in.m.hidden / a.q_heads;
+    const Attention& a = in.attention;
     if (in.m.hidden % a.q_heads == 0) return;
     in.root.at("hidden_size")
         .fault(fmt::format("hidden_size {} does not divide into {} heads, and head_dim is not given",

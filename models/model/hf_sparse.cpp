@@ -3,6 +3,8 @@
 // minimax_m3.py. models/README.md, "Hugging Face's config.json".
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "models/model/hf_import.hpp"
 
 namespace shardline::hf {
@@ -23,10 +25,16 @@ void read_rope(Import& in) {
   });
 }
 
-SparseIndex read_index(Import& in) {
+// A part of an indexer's keys is turned as those of the heads are, of the same width.
+SparseIndex read_index(Import& in, int rope_dim) {
   SparseIndex x;
   x.heads = in.need_number("index_n_heads", limits::kHeads);
   x.dim = in.need_number("index_head_dim", limits::kWidth);
+  if (const auto at = in.find("index_head_dim"); at && x.dim < rope_dim)
+    in.rules.emplace_back([at = *at, dim = x.dim, rope_dim] {
+      at.fault(fmt::format("index_head_dim {} is narrower than qk_rope_head_dim {}, which is a part of it",
+                           dim, rope_dim));
+    });
   x.top_k = in.need_number("index_topk", limits::kWidth);
   return x;
 }
@@ -120,6 +128,12 @@ std::vector<int> compress_ratios(Import& in) {
     const std::int64_t ratio = items[i].integer(0, limits::kWidth);
     if (ratio != 0 && ratio != 4 && ratio != 128)
       items[i].fault(fmt::format("{}: expected 0, 4 or 128, found {}", items[i].path(), ratio));
+    // Its modules have a window alone ([P29] of planner/README.md).
+    if (std::cmp_greater_equal(i, in.layers) && (ratio == 4 || ratio == 128))
+      items[i].fault(
+          fmt::format("{}: compressed attention of multi-token prediction is not modelled: "
+                      "expected 0, found {}",
+                      items[i].path(), ratio));
     if (i < ratios.size() && ratios[i] != ratio)
       items[i].fault(fmt::format("{} {} contradicts layer_types", items[i].path(), ratio));
   }
@@ -159,6 +173,8 @@ Attention v4_window(Import& in) {
   a.rope_dim = in.find_number("qk_rope_head_dim", limits::kWidth).value_or(64);
   a.q_lora_rank = in.need_number("q_lora_rank", limits::kWidth);
   const auto window = in.find("sliding_window");
+  if (!window && in.root.has("sliding_window"))
+    in.root.at("sliding_window").fault("sliding_window: expected tokens, found null");
   a.reach = {ReachKind::window, window ? window->integer(1, limits::kContext) : 128};
   a.sinks = true;
   a.compression = {0, in.need_number("o_groups", limits::kHeads),
@@ -226,7 +242,7 @@ void note_mtp_modules(Import& in) {
 
 void read_deepseek_v32(Import& in) {
   read_deepseek(in);
-  in.attention.index = read_index(in);
+  in.attention.index = read_index(in, in.attention.rope_dim);
   in.find_names("layer_types", {"deepseek_sparse_attention"});
   read_rope(in);
 }
@@ -250,7 +266,7 @@ void read_deepseek_v4(Import& in) {
   read_size(in);
   read_context(in);
   const Attention window = v4_window(in);
-  const SparseIndex index = read_index(in);
+  const SparseIndex index = read_index(in, window.rope_dim);
   in.draft_attention = window;
   for (const int ratio : compress_ratios(in)) {
     Attention a = window;

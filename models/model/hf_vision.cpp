@@ -29,11 +29,12 @@ class Keys {
     const auto found = at_.find(key);
     return found && !found->is_null() ? static_cast<double>(found->integer(1, limits::kWidth)) : when_missing;
   }
-  std::size_t length(const char* key) const {
+  /// How many of so many layers a list names.
+  std::size_t layers(const char* key, double of) const {
     const auto found = at_.find(key);
     if (!found || found->is_null()) return 0;
     const std::vector<Reader> items = found->items();
-    for (const Reader& item : items) item.integer(0, limits::kLayers);
+    for (const Reader& item : items) item.integer(0, static_cast<std::int64_t>(of) - 1);
     return items.size();
   }
   bool flag(const char* key, bool when_missing) const {
@@ -97,7 +98,7 @@ void count_qwen_vision(Import& in, const Reader& vision) {
                out = v("out_hidden_size", in.m.hidden);
   const double merged = width * v("spatial_merge_size", 2) * v("spatial_merge_size", 2);
   const double merger = linear(merged, merged) + linear(merged, out);
-  const auto deep = static_cast<double>(v.length("deepstack_visual_indexes"));
+  const auto deep = static_cast<double>(v.layers("deepstack_visual_indexes", v("depth", 27)));
   count(in, parameters({.depth = v("depth", 27),
                         .width = width,
                         .inner = v("intermediate_size", 4304),

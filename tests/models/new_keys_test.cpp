@@ -283,5 +283,14 @@ TEST(NewKeys, BlocksOfLlamaNemotron) {
   }
 }
 
+// Widths of heads that follow from the hidden size are those of every layer, of layers with an index, too.
+TEST(NewKeys, HeadsThatDivideTheHiddenSizeAreOfEveryLayer) {
+  std::string text = testing::read_file(testing::hf_dir() / "minimax-m3.json");
+  const std::string given = "\"head_dim\": 128,";
+  const Model m = parse_hf_config("t.json", text.erase(text.find(given), given.size()));
+  ASSERT_EQ(m.attentions.size(), 2u);
+  for (const Attention& a : m.attentions) EXPECT_EQ(a.head_dim, 6144 / 64);
+}
+
 }  // namespace
 }  // namespace shardline
