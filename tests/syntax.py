@@ -1,5 +1,6 @@
-"""Compiles what a build folder has no object of, without making one: warnings and errors of a second compiler, for half
-of the time of a build and no links. The command of each file is the build's own, from compile_commands.json.
+"""Compiles what a build folder has no object of, without making one: warnings and errors of a second compiler, for two
+thirds of the time of a build with its links. The command of each file is the build's own, from compile_commands.json. Of
+a fresh build folder: an object that an older build left there passes for built.
 Usage: syntax.py BUILD [JOBS]"""
 import json
 import os
