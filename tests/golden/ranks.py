@@ -66,8 +66,8 @@ def processor_seconds(pid):
 
 def killed():
     """Its part is done by the others, to the same bits; mpirun must be told to go on without a process."""
-    longer = [BINARY, "plan", "llama-3.1-70b", "--system", "h200-hgx", "--gpus", "64", "--input", "4K", "--output", "256",
-              "--engine", "vllm", "--slo", "ttft p90 2 s, tpot p90 60 ms", "--rate", "40/s", "--requests", "20000",
+    longer = [BINARY, "plan", "llama-3.1-70b", "--system", "h200-hgx", "--gpus", "32", "--input", "4K", "--output", "256",
+              "--engine", "vllm", "--slo", "ttft p90 2 s, tpot p90 60 ms", "--rate", "20/s", "--requests", "4000",
               "--knob", "max_num_seqs=64,256,1024", "--threads", "1", "--json"]
     before = os.times()
     alone = run(longer)
