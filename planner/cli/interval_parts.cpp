@@ -20,9 +20,15 @@ namespace shardline::cli {
 
 using scenario_parts::grouped;
 
-const char* const kGroupsTogether =
-    "attention groups (dp > 1) are taken to prefill in the same steps; where they do not, each waits\n  for "
-    "those that do, and TPOT is longer than said";
+const char* groups_text(bool equal_lengths) {
+  return equal_lengths ? "attention groups (dp > 1) are taken to prefill in the same steps, as users of "
+                         "equal lengths come "
+                         "back\n  together; where they do not, each waits for those that do, and TPOT is "
+                         "longer than said"
+                       : "attention groups (dp > 1) step together, each with prompts of its own: the tokens "
+                         "of a group take "
+                         "as\n  long as the prompts of any other";
+}
 
 const char* const kPromptsTogether =
     "attention groups (dp > 1) of a server for prompts step together and share the prompts that wait evenly";
@@ -167,7 +173,7 @@ std::string dp_note(const Study& study) {
   const auto& ids = study.sweep().search.strategies;
   const auto has_groups = [](StrategyId id) { return strategy(id).degrees.has(Degree::dp); };
   const bool any = std::any_of(ids.begin(), ids.end(), has_groups);
-  return any ? fmt::format("  {}\n", kGroupsTogether) : "";
+  return any ? fmt::format("  {}\n", groups_text(workload_of(study)->equal_lengths)) : "";
 }
 
 }  // namespace

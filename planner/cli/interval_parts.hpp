@@ -36,8 +36,8 @@ std::string ttft_range_text(const std::optional<ErrorRange>& range);
 std::vector<std::string> ttft_cells(const Study& study, const Point& point, const ErrorTerms& errors);
 /// Users of so many replicas of a plan: "64", or "64 (24 wait)" where memory has no room for some.
 std::string users_text(const Case& c, const Point& point, long long replicas = 1);
-/// What is taken for granted of attention data parallelism.
-extern const char* const kGroupsTogether;
+/// What is taken for granted of attention data parallelism [P37].
+const char* groups_text(bool equal_lengths);
 /// The same of a pool that prefills alone.
 extern const char* const kPromptsTogether;
 /// What is said of a plan that preempts().

@@ -114,7 +114,12 @@ std::vector<std::string> notes_on_prompts(const Server& s) {
         "so that a prompt of {} takes {} steps or more ({} of the engine's own {} tokens). A "
         "workload (input, output) prices prompts, too.",
         budget, length, (length + budget - 1) / budget, (length + usual - 1) / usual, usual));
-  if (s.plan.dp > 1 && (serves || s.study.batch.prefills()))
+  if (s.plan.dp > 1 && serves)
+    out.push_back(fmt::format(
+        "The {} attention groups step together, each with prompts of its own: the tokens of a group "
+        "take as long as the prompts of any other.",
+        s.plan.dp));
+  else if (s.plan.dp > 1 && s.study.batch.prefills())
     out.push_back(
         fmt::format("The {} attention groups are taken to prefill in the same steps: where one has no "
                     "prompt, it waits for those that have.",

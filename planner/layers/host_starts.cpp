@@ -26,4 +26,9 @@ HostStarts host_starts(const Case& c, const Plan& p) {
   return !excluded && tokens <= most ? HostStarts::pieces : HostStarts::kernels;
 }
 
+void set_groups(Case& c, const Plan& p, const GroupRows& all) {
+  c.groups = all;
+  if (host_starts(c, p) == HostStarts::pieces) c.groups->rows = all.most * p.dp;
+}
+
 }  // namespace shardline

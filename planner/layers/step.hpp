@@ -65,6 +65,9 @@ void add_block(ScheduleBuilder& b, const Case& c, const Plan& view, StepBlock bl
 
 /// [P18] What the engine's host starts of the plan's step by itself. graph, too, without an engine.
 HostStarts host_starts(const Case& c, const Plan& plan);
+/// Gives a case, of the batch of one of the plan's groups, what they compute together: in graphs all have as
+/// many rows (vLLM, v1/worker/dp_utils.py, `_synchronize_dp_ranks`).
+void set_groups(Case& c, const Plan& plan, const GroupRows& all);
 
 /// All stages of the case's step, or of the rounds of a prefill in chunks: layers, LM head on the last stage,
 /// hand-off between stages.

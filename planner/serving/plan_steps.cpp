@@ -134,11 +134,9 @@ GroupRows PlanStepTimes::rows_of(std::span<const StepBatch* const> groups, std::
   }
   SL_CHECK(all.prompts > 0 && !groups[which]->empty(), "a group computes something, and some group prompts");
   Lowering& l = *lowering_;
-  l.study.groups = all;
   l.study.batch = batch_of(*groups[which]);
-  // In graphs all groups have as many rows (vLLM, v1/worker/dp_utils.py, `_synchronize_dp_ranks`).
-  if (host_starts(l.study, l.plan) == HostStarts::pieces) all.rows = all.most * std::ssize(groups);
-  return all;
+  set_groups(l.study, l.plan, all);
+  return *l.study.groups;
 }
 
 }  // namespace shardline

@@ -40,14 +40,16 @@ double Responses::completions(double prompts, double variance) const {
 
 double Responses::drain() const {
   const double whole = std::floor(users_ / most_), rest = users_ - whole * most_;
-  return whole * step(most_) + (rest > 0 ? step(rest) : 0);
+  return (whole * step(most_) + (rest > 0 ? step(rest) : 0)) * times_.at_once;
 }
 
 double Responses::burst() const {
   const double whole = std::floor(users_ / most_), rest = users_ - whole * most_;
   double sum = most_ * step(most_) * whole * (whole + 1) / 2;
   if (rest > 0) sum += rest * (whole * step(most_) + step(rest));
-  return path_ + sum / users_ - (mixes_ && users_ > 1 ? decode_ * times_.steps : 0);
+  // Users of all groups ask at once.
+  sum *= times_.at_once;
+  return path_ + sum / users_ - (mixes_ && users_ > 1 ? times_.between().value * times_.steps : 0);
 }
 
 double Responses::steady(double asks) const {

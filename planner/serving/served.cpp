@@ -83,6 +83,23 @@ Seconds ServedTimes::prompt_of(double k) const {
   return prompts > 1 ? between(1, alone, prompts, prompt) : prompt;
 }
 
+ServedTimes ServedTimes::spread(double share) const {
+  if (groups <= 1) return *this;
+  const double others = groups - 1, none = std::pow(1 - share, others), with_prompts = others * share;
+  // Each further group with prompts adds as much.
+  const Seconds one_more = std::max(Seconds(0), prompt - prompt_one) / others;
+  ServedTimes out = *this;
+  out.groups = 1;
+  out.undisturbed = decode;
+  out.prompt = prompt_one + one_more * with_prompts;
+  out.at_once = prompt / out.prompt;
+  const Seconds beside = (prompt_one * (1 - none) + one_more * (with_prompts - (1 - none))) / steps;
+  // A step is no shorter because somebody has prompts: searches take `decode` for the least [P19].
+  out.decode = decode * none + std::max(beside, decode * (1 - none));
+  out.prompt_added = (rides ? std::max(Seconds(0), out.prompt - out.decode * steps) : out.prompt) / prompts;
+  return out;
+}
+
 namespace {
 
 // A loop that goes on, of users who all have room.
@@ -133,7 +150,7 @@ Served steady_serving(const EngineProfile& engine, const ServedLoad& load, const
   }
   out.requests_per_s = rate;
   out.decoding = rate * m * tpot;
-  out.prefill_part = 1 - times.decode.value / tpot;
+  out.prefill_part = 1 - times.between().value / tpot;
   // Of a burst, those beyond the room wait until those before have been answered.
   const double turns = std::floor(load.users / n), last = load.users - turns * n;
   burst += n / rate * (n * turns * (turns - 1) / 2 + last * turns) / load.users;
@@ -156,22 +173,27 @@ class PackedTimes {
  public:
   PackedTimes(const std::function<ServedTimes(long long)>& times, long long most)
       : times_(times), most_(most) {}
-  ServedTimes at(double prompts) {
+  /// While each other attention group has prompts in a part `share` of its steps.
+  ServedTimes at(double prompts, double share) {
     const auto low = static_cast<long long>(prompts);
-    ServedTimes t = whole(low);
-    t.alone = whole(1).prompt;
-    t.full = whole(most_).prompt;
+    ServedTimes t = whole(low).spread(share);
+    const ServedTimes full = whole(most_).spread(share);
+    t.alone = whole(1).spread(share).prompt;
+    t.full = full.prompt;
     t.most = static_cast<double>(most_);
+    t.at_once = full.at_once;
     const double part = prompts - static_cast<double>(low);
     if (part <= 0) return t;
-    const ServedTimes& high = whole(low + 1);
+    const ServedTimes high = whole(low + 1).spread(share);
     const Seconds added =
         t.prompt_added * (t.prompts * (1 - part)) + high.prompt_added * (high.prompts * part);
+    t.decode = t.decode * (1 - part) + high.decode * part;
     t.prompt = t.prompt * (1 - part) + high.prompt * part;
     t.prompts = prompts;
     t.prompt_added = added / prompts;
     return t;
   }
+  bool of_groups() { return whole(1).groups > 1; }
 
  private:
   const ServedTimes& whole(long long prompts) {
@@ -183,31 +205,41 @@ class PackedTimes {
   std::map<long long, ServedTimes> known_;
 };
 
+// Of the steps of a group, the part with prompts, of which so many steps' worth come while a token takes:
+// those that decode carry them, or wait for them.
+double loaded_part(const EngineProfile& engine, double steps) {
+  return engine.prefill == PrefillPolicy::mixed ? std::min(1.0, steps) : steps / (1 + steps);
+}
+
 }  // namespace
 
 PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
-                             const std::function<ServedTimes(long long)>& times) {
+                             const std::function<ServedTimes(long long prompts)>& times) {
   constexpr double kFew = 0.1;  // prompts in the time of a token: hardly two come together
   PackedTimes packed(times, most);
   // Users in step all come at once.
-  const bool at_once = in_step(engine, load);
-  double prompts = at_once ? std::clamp(load.users, 1.0, static_cast<double>(most)) : 1;
+  const bool at_once = in_step(engine, load), of_groups = packed.of_groups();
+  double prompts = at_once ? std::clamp(load.users, 1.0, static_cast<double>(most)) : 1, share = 0;
   PackedServing out;
   ServedLoad endless = load;  // rounds move TTFT alone
   endless.rounds = 0;
   const auto serve = [&] {
-    out.used = packed.at(prompts);
+    out.used = packed.at(prompts, share);
     out.served = steady_serving(engine, endless, out.used);
   };
   serve();
-  for (int i = 0; i < 16 && most > 1 && !at_once; ++i) {
+  for (int i = 0; i < 16 && (most > 1 || of_groups) && !at_once; ++i) {
     const double come = out.served.requests_per_s * out.served.tpot.value;
-    if (prompts == 1 && come < kFew) break;
+    const bool alone = most <= 1 || (prompts == 1 && come < kFew);
+    if (alone && !of_groups) break;
     // Of those that come at random, so many lie in a step that has any.
-    const double share = std::clamp(come / -std::expm1(-come), 1.0, static_cast<double>(most));
-    const double next = std::abs(share - prompts) < 0.02 ? share : (share + prompts) / 2;
-    if (std::abs(next - prompts) < 1e-3) break;
+    const double together = std::clamp(come / -std::expm1(-come), 1.0, static_cast<double>(most));
+    const double close = std::abs(together - prompts) < 0.02 ? together : (together + prompts) / 2;
+    const double next = alone ? prompts : close;
+    const double loaded = of_groups ? loaded_part(engine, come * out.used.steps / prompts) : 0;
+    if (std::abs(next - prompts) < 1e-3 && std::abs(loaded - share) <= 1e-3 * share) break;
     prompts = next;
+    share = loaded;
     serve();
   }
   if (load.rounds > 0) out.served = steady_serving(engine, load, out.used);

@@ -54,8 +54,23 @@ struct ServedTimes {
   // The same steps of one prompt, and of as many as a step has the budget for.
   Seconds alone = Seconds(0), full = Seconds(0);
   double most = 1;
+  // [P37] Of attention groups whose steps begin and end together, each with prompts of its own: `decode` and
+  // `prompt` are of steps in which nobody else has prompts, and in which all groups have.
+  double groups = 1;
+  Seconds prompt_one = Seconds(0);  // `prompt` where no other group has prompts in these steps
+  bool rides = false;               // prompts ride on steps that decode
+  // Of times that were spread: steps that decode while no group has prompts, and by how much those of prompts
+  // are longer where all groups have them at once.
+  Seconds undisturbed = Seconds(0);
+  double at_once = 1;
   /// Of so many prompts, between the numbers that are known; of one where there is less.
   Seconds prompt_of(double prompts) const;
+  /// [P37] What a user of one group sees while each other group has prompts in a part `share` of its steps,
+  /// whatever the others do: the means of its steps. Steps of k groups with prompts are taken to rise evenly
+  /// with k, from prompt_one to prompt. Of one group nothing changes.
+  ServedTimes spread(double share) const;
+  /// A step that decodes while nobody has prompts.
+  Seconds between() const { return undisturbed > Seconds(0) ? undisturbed : decode; }
 };
 
 struct Served {

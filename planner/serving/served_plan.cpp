@@ -6,6 +6,7 @@
 #include "planner/engines/prompt_step.hpp"
 #include "planner/layers/drafts.hpp"
 #include "planner/layers/share.hpp"
+#include "planner/layers/step.hpp"
 #include "planner/layers/two_batches.hpp"
 #include "planner/serving/acceptance.hpp"
 #include "planner/strategies/strategy.hpp"
@@ -71,6 +72,34 @@ Seconds ServedEvaluator::step(const Plan& plan, const Batch& batch) {
   return evaluator_.simulate(with_both_halves(case_, plan)) * tokens_per_step(case_, plan);
 }
 
+Seconds ServedEvaluator::step_of_one(const Plan& plan, const Batch& batch, const Batch& others) {
+  const auto rows = [&](const Batch& b) {
+    Count out = 0;
+    for (const Segment& s : b.decode) out += s.count * new_tokens(plan);
+    for (const Segment& s : b.prefill) out += s.fresh * s.count;
+    return out;
+  };
+  const auto sequences = [](const std::vector<Segment>& of) {
+    Count out = 0;
+    for (const Segment& s : of) out += s.count;
+    return out;
+  };
+  const Count beside = plan.dp - 1, prompts = sequences(batch.prefill), decodes = sequences(batch.decode);
+  GroupRows all;
+  all.rows = rows(batch) + beside * rows(others);
+  all.most = std::max(rows(batch), rows(others));
+  all.decodes = decodes + beside * sequences(others.decode);
+  all.prompts = prompts;
+  all.busiest = std::max(prompts + decodes, sequences(others.decode));
+  const auto timed = [&](const Batch& b) {
+    set_groups(case_, plan, all);
+    const Seconds out = step(plan, b);
+    case_.groups.reset();
+    return out;
+  };
+  return std::max(timed(batch), others.decode.empty() ? Seconds(0) : timed(others));
+}
+
 double ServedEvaluator::steps_of(const Plan& plan, long long output) {
   const int k = plan[kDrafts];
   if (k == 0 || output < 2) return static_cast<double>(std::max(1LL, output - 1));
@@ -94,7 +123,12 @@ Seconds ServedEvaluator::least_ttft(Plan plan, long long input) {
   plan.batch = 1;
   return path + all_chunks(chunks_of(input, budget(plan, 0)), [&](long long cached, long long fresh) {
            case_.batch = prefill_batch({{cached, fresh}});
-           return evaluator_.bound(plan);
+           if (plan.dp == 1) return evaluator_.bound(plan);
+           // Other attention groups may have nothing to do.
+           set_groups(case_, plan, {fresh, fresh, 0, 1, 1});
+           const Seconds out = evaluator_.bound(plan);
+           case_.groups.reset();
+           return out;
          });
 }
 
@@ -144,6 +178,14 @@ void ServedEvaluator::time_prompts(const Plan& plan, long long input, long long 
   out.prompt = all_chunks(chunks, time);
   out.steps = static_cast<double>(chunks.count());
   out.prompts = static_cast<double>(prompts);
+  out.rides = beside;
+  if (out.groups > 1) {
+    out.prompt_one = all_chunks(chunks, [&](long long cached, long long fresh) {
+      Batch b = beside ? decode : Batch{};
+      b.prefill = {{cached, fresh, static_cast<int>(prompts)}};
+      return step_of_one(plan, b, decode);
+    });
+  }
   const Seconds added = beside ? std::max(Seconds(0), out.prompt - out.decode * out.steps) : out.prompt;
   out.prompt_added = added / out.prompts;
 }
@@ -163,13 +205,15 @@ ServedPlan ServedEvaluator::of(Plan plan, const ServedWorkload& workload) {
   if (room == 0) return out;
   out.decode.decode = {{workload.context() - 1, 1, static_cast<int>(room)}};
   out.times.decode = step(plan, out.decode);
+  // Users of equal lengths come back together in all groups.
+  const bool together = workload.equal_lengths && plan[kDrafts] == 0;
+  if (!together) out.times.groups = plan.dp;
   // [P29] The closed form counts steps: with drafts an answer takes fewer of them than it has tokens, and not
   // all answers as many, so that users of equal lengths drift apart, too.
   const double steps = steps_of(plan, workload.output);
   const ServedLoad load{static_cast<double>(workload.input),
                         plan[kDrafts] > 0 ? 1 + steps : static_cast<double>(workload.output),
-                        static_cast<double>(each), workload.equal_lengths && plan[kDrafts] == 0,
-                        workload.rounds};
+                        static_cast<double>(each), together, workload.rounds};
   const long long most = std::clamp<long long>(budget(plan, room) / workload.input, 1, room);
   const PackedServing packed = packed_serving(engine, load, most, [&](long long prompts) {
     ServedTimes times = out.times;

@@ -60,6 +60,9 @@ class ServedEvaluator {
 
  private:
   Seconds step(const Plan& plan, const Batch& batch);
+  /// [P37] In which one attention group has the batch, with prompts, and each other one that of `others`,
+  /// which decodes or is empty.
+  Seconds step_of_one(const Plan& plan, const Batch& batch, const Batch& others);
   /// Times of the steps of so many prompts beside `requests` that decode.
   void time_prompts(const Plan& plan, long long input, long long requests, long long prompts,
                     const Batch& decode, ServedTimes& out);
