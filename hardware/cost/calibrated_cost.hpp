@@ -150,6 +150,15 @@ class CalibratedCost {
   double scores_alone(const Use& u, double requests, double rows, double tokens, double bytes) const;
   // Of a step that decodes, of the block's fit: x as of it.
   double decoding_scores(const Use& block, const IndexLogitsShape& s, std::span<const double> x);
+  // Beside a block of HCA's: the kernel of its attention, timed alone.
+  struct RowsUse {
+    const KernelFit* block = nullptr;
+    Use use;
+  };
+  const Use& rows_use(const Use& block);
+  // Of a step that decodes, attention to so many rows of each query, more than the block was measured with: x
+  // as of it. Nothing where it was measured with as many, or no kernel of the framework was timed alone.
+  std::optional<double> longer_rows(const Use& block, double attended, std::span<const double> x);
   // Of prompts behind longer caches than the block of the fit was measured with: what an op takes at least.
   double longer_prompts(const Use& block, const PricedOp& op, std::span<const double> x) const;
   // Kernels of linear attention, found when first asked for.
@@ -187,6 +196,7 @@ class CalibratedCost {
   std::vector<Use> engine_all_reduce_;
   std::vector<IndexedUse> indexed_;
   std::vector<ScoreUse> scores_;
+  std::vector<RowsUse> rows_;
   std::vector<RecurrentUse> recurrent_;
   std::array<std::vector<Use>, 2> mixed_;  // hyper-connections behind a sublayer, and before it
   Use all_reduce_, all_gather_, reduce_scatter_, all_to_all_, send_recv_;

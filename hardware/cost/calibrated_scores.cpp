@@ -1,11 +1,12 @@
-// Scores of an index, and the choice among them, beyond what blocks were measured with: of DeepSeek-V4 in
-// steps that decode, of prompts. hardware/README.md [H73].
+// Scores of an index, the choice among them, and attention to all rows, beyond what blocks were measured
+// with: of DeepSeek-V4 in steps that decode, of prompts. hardware/README.md [H73].
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
 
 #include "hardware/cost/calibrated_cost.hpp"
+#include "hardware/cost/forms/sparse_models.hpp"
 #include "hardware/cost/forms/sparse_module.hpp"
 
 namespace shardline {
@@ -22,11 +23,12 @@ enum : std::size_t { kRowsAxis, kKeysAxis };
 // before their prompts. SGLang's of DeepSeek-V3.2, 4,096 tokens: .47 to .56 on H100, .46 to .52 on H200.
 constexpr double kLongerPeak = 0.5;
 
-// Keys of the longest cache, in steps of a quarter of a doubling, that the block was measured with at about
-// as many rows; nothing where there is none, or where its rows reach as far as these keys: it is the rows or
-// the heads then that nobody measured.
-std::optional<double> longest_measured(const KernelFit& fit, std::span<const double> at) {
-  constexpr double kStep = 0.25;
+constexpr double kQuarter = 0.25;
+
+// Keys of the longest cache, in steps of so many doublings, that the block was measured with at about as many
+// rows; nothing where there is none, or where its rows reach as far as these keys: it is the rows or the
+// heads then that nobody measured.
+std::optional<double> longest_measured(const KernelFit& fit, std::span<const double> at, double step) {
   std::array<double, kMostAxes> place{};
   for (std::size_t a = 0; a < at.size(); ++a)
     place[a] = std::clamp(at[a], fit.range_low[a], fit.range_high[a]);
@@ -34,7 +36,7 @@ std::optional<double> longest_measured(const KernelFit& fit, std::span<const dou
   place[kKeysAxis] = at[kKeysAxis];
   if (!fit.outside(axes)) return std::nullopt;
   for (int i = 0;; ++i) {
-    place[kKeysAxis] = fit.range_high[kKeysAxis] - kStep * i;
+    place[kKeysAxis] = fit.range_high[kKeysAxis] - step * i;
     if (place[kKeysAxis] < fit.range_low[kKeysAxis]) return std::nullopt;
     if (place[kKeysAxis] < at[kKeysAxis] && !fit.outside(axes)) return std::exp2(place[kKeysAxis]);
   }
@@ -72,7 +74,7 @@ double CalibratedCost::longer_prompts(const Use& u, const PricedOp& op, std::spa
   const std::size_t axes = u.fit->form->axes.size();
   const auto here = std::span<const double>(at).first(axes);
   if (!u.fit->outside(here)) return 0;
-  const std::optional<double> keys = longest_measured(*u.fit, here);
+  const std::optional<double> keys = longest_measured(*u.fit, here, kQuarter);
   if (!keys) return 0;
   const std::array<double, 4> edge{x[kPrompts], x[kFresh], std::clamp(*keys - x[kFresh], 0.0, x[kCached]),
                                    x[kPromptHeads]};
@@ -150,6 +152,42 @@ double CalibratedCost::decoding_scores(const Use& u, const IndexLogitsShape& s, 
                        std::exp(u.correction.at(axes));
   return block + std::max(0.0, scores_alone(alone.use, requests, rows, tokens, bytes) -
                                    scores_alone(alone.use, measured[kBatch], 1, tokens, bytes));
+}
+
+const CalibratedCost::Use& CalibratedCost::rows_use(const Use& block) {
+  const auto found =
+      std::find_if(rows_.begin(), rows_.end(), [&](const RowsUse& r) { return r.block == block.fit; });
+  if (found != rows_.end()) return found->use;
+  const auto same = [&](const KernelFit& f) { return f.framework == block.fit->framework; };
+  // Of Pro no kernel was timed alone: Flash's rows are as wide.
+  std::vector<Use> all = uses("sparse_kernel", {"v4_hca_attention", "deepseek-v4-flash", "*"}, same);
+  return rows_.emplace_back(RowsUse{block.fit, all.empty() ? Use{} : std::move(all.front())}).use;
+}
+
+// Blocks of short caches say little of how attention to all rows grows: 65,536 tokens are 640 rows, of which
+// the slowest thread block has a few, and a million 7,940. The block is that of the longest cache, and the
+// kernel's own growth comes on top.
+std::optional<double> CalibratedCost::longer_rows(const Use& u, double attended, std::span<const double> x) {
+  constexpr double kFine = 1. / 32;   // of a doubling: what is a step in the price is hardly one in time
+  constexpr double kTimedHeads = 64;  // of a thread block, filled or not
+  const SparseLayer* const layer = find_sparse_layer(u.fit->words[0], u.fit->words[1]);
+  double at[kMostAxes];
+  u.fit->form->coordinates(x, u.context, at);
+  const std::size_t axes = u.fit->form->axes.size();
+  const auto here = std::span<const double>(at).first(axes);
+  if (layer == nullptr || layer->selected > 0 || !u.fit->outside(here)) return std::nullopt;
+  const std::optional<double> keys = longest_measured(*u.fit, here, kFine);
+  const double tokens = (attended - layer->window) * layer->ratio;
+  if (!keys || tokens <= *keys) return std::nullopt;
+  const Use& alone = rows_use(u);
+  if (!alone) return std::nullopt;
+  const std::array<double, 3> edge{x[kBatch], *keys, x[kHeads]};
+  u.fit->form->coordinates(edge, u.context, at);
+  const double block = sparse_decode_parts(edge, u.context, u.parameters, SparseShard{}).attend *
+                       std::exp(u.correction.at(here));
+  const double rows = x[kBatch] * std::ceil(x[kHeads] / kTimedHeads);
+  return block +
+         std::max(0.0, scores_alone(alone, rows, 1, tokens, 0) - scores_alone(alone, rows, 1, *keys, 0));
 }
 
 }  // namespace shardline

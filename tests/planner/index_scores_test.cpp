@@ -1,5 +1,5 @@
 // [H73] Scores of an index in steps that decode: DeepSeek-V4's of several requests, and of rows that verify
-// drafts; DSA's of such rows.
+// drafts; DSA's of such rows. Attention to all rows of long caches.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -40,18 +40,31 @@ Case flash(const std::string& system, const std::string& framework, long long co
   return case_of("deepseek-v4-flash", system, framework, context);
 }
 
-// Microseconds of one layer with an index.
-double scores(const Case& c, int requests, int drafts, Pricing pricing = Pricing::exact) {
+// Microseconds of an op, the mean of those asked for.
+template <class Asked>
+double mean_of(const Case& c, const std::string& plan, Pricing pricing, Asked asked) {
   CalibratedCost cost(c.system, pricing);
-  double sum = 0, layers = 0;
+  double sum = 0, ops = 0;
+  over_step(c, plan_of(c, plan), [&](const Block&, const Op& op, double times) {
+    if (!asked(op)) return;
+    sum += times * cost.price(op, nullptr)->time.value * 1e6;
+    ops += times;
+  });
+  return sum / ops;
+}
+
+// Of one layer with an index.
+double scores(const Case& c, int requests, int drafts, Pricing pricing = Pricing::exact) {
   const std::string plan = "tensor:tpa=8,ep=8,batch=" + std::to_string(requests) +
                            (drafts > 0 ? ",drafts=" + std::to_string(drafts) : "");
-  over_step(c, plan_of(c, plan), [&](const Block&, const Op& op, double times) {
-    if (op.kind != OpKind::index_logits) return;
-    sum += times * cost.price(op, nullptr)->time.value * 1e6;
-    layers += times;
+  return mean_of(c, plan, pricing, [](const Op& op) { return op.kind == OpKind::index_logits; });
+}
+
+// Of one of HCA's layers, whose rows stand for 128 tokens and are all attended to.
+double heavy_attention(const Case& c, int requests = 1) {
+  return mean_of(c, "tensor:tpa=8,ep=8,batch=" + std::to_string(requests), Pricing::exact, [](const Op& op) {
+    return op.kind == OpKind::attend_sparse && shape<AttendSparseShape>(op).ratio == 128;
   });
-  return sum / layers;
 }
 
 // Kernels timed alone (AIConfigurator 095f58a51, sparse_kernel, v4_index_logits) are what a layer takes at
@@ -110,6 +123,40 @@ TEST(IndexScores, H73RiseWithAllThatTheyRead) {
       EXPECT_LE(scores(c, requests, drafts, Pricing::floor), one);
     }
   }
+}
+
+// vLLM's blocks of HCA end at 65,536 tokens, of which the slowest thread block has a few rows; from there on
+// a layer takes more by what the kernel's fit does, timed alone (AIConfigurator 095f58a51, sparse_kernel,
+// v4_hca_attention, 64 heads, one request). That is 22 % off in the median and grows faster than its few
+// longest rows, by 2.3 (H200) and 1.3 times; blocks went on to grow by 8 and 2.5 times.
+TEST(LongRows, H73AttentionToAllRowsGrowsLikeItsKernel) {
+  struct Row {
+    const char* system;
+    double at_131072, at_a_million;  // us
+  };
+  for (const Row& r : {Row{"h200-hgx", 16.8, 30.6}, {"gb200-nvl72", 21.3, 47.5}}) {
+    SCOPED_TRACE(r.system);
+    const double grown = heavy_attention(flash(r.system, "vllm", 1'048'575)) -
+                         heavy_attention(flash(r.system, "vllm", 131'072));
+    EXPECT_GT(grown, 0.9 * (r.at_a_million - r.at_131072));
+    EXPECT_LT(grown, 2.4 * (r.at_a_million - r.at_131072));
+  }
+}
+
+// Nowhere a fall or a step, on both sides of the longest cache that was measured.
+TEST(LongRows, H73AttentionToAllRowsRisesWithoutSteps) {
+  for (const char* system : {"h200-hgx", "gb200-nvl72"})
+    for (const int requests : {1, 32}) {
+      double before = 0;
+      for (double context = 16'384; context <= 4'000'000; context *= 1.1) {
+        const double now = heavy_attention(flash(system, "vllm", static_cast<long long>(context)), requests);
+        if (before > 0) {
+          EXPECT_GE(now, 0.99 * before) << system << " " << requests << " " << context;
+          EXPECT_LE(now, 1.15 * before) << system << " " << requests << " " << context;
+        }
+        before = now;
+      }
+    }
 }
 
 // Passes over the keys of a request that verifies k drafts, by what its framework hands to the kernel at
