@@ -1,9 +1,8 @@
-"""Compiles what no build folder has an object of, without making one: warnings and errors of a second compiler, for half the
-time of a build. The command of each file is that of BUILD, from compile_commands.json; what BUILD or OTHER has built of the
-same name has been compiled. Where PART is K/N, of the files that are compiled alone (of no unity) only those whose path falls
+"""Compiles what a build folder has no object of, without making one: warnings and errors of a second compiler, for half the
+time of a build. The command of each file is the build's own, from compile_commands.json. Where PART is K/N, of the files that are compiled alone (of no unity) only those whose path falls
 into part K of N: what these find is mostly that a file fails to include what it uses, which the unity builds of all others
-hide and which hurts nobody soon. Of fresh build folders: an object that an older build left there passes for built.
-Usage: syntax.py BUILD [--jobs N] [--built OTHER] [--part K/N]"""
+hide and which hurts nobody soon. Of a fresh build folder: an object that an older build left there passes for built.
+Usage: syntax.py BUILD [--jobs N] [--part K/N]"""
 import argparse
 import json
 import os
@@ -21,9 +20,8 @@ def command_of(entry):
     return [*words[:at], "-fsyntax-only", *words[at + 2:]], words[at + 1]
 
 
-def built(entry, folders):
-    made = command_of(entry)[1]
-    return any(os.path.exists(os.path.join(folder, made)) for folder in folders)
+def built(entry):
+    return os.path.exists(os.path.join(entry["directory"], command_of(entry)[1]))
 
 
 def alone(entry, build):
@@ -47,14 +45,12 @@ def main():
     asked = argparse.ArgumentParser()
     asked.add_argument("build")
     asked.add_argument("--jobs", type=int, default=os.cpu_count())
-    asked.add_argument("--built", action="append", default=[])
     asked.add_argument("--part", default="0/1")
     args = asked.parse_args()
     build, part = os.path.abspath(args.build), tuple(int(n) for n in args.part.split("/"))
     with open(os.path.join(build, "compile_commands.json")) as file:
         entries = json.load(file)
-    folders = [build, *(os.path.abspath(folder) for folder in args.built)]
-    open_ones = [entry for entry in entries if not built(entry, folders)]
+    open_ones = [entry for entry in entries if not built(entry)]
     asked_for = [entry for entry in open_ones if in_part(entry, build, part)]
     with ThreadPoolExecutor(args.jobs) as pool:
         checked = list(pool.map(check, asked_for))
