@@ -1,7 +1,8 @@
 """Compiles what a build folder has no object of, without making one: warnings and errors of a second compiler, for half the
-time of a build. The command of each file is the build's own, from compile_commands.json. Where PART is K/N, of the files that are compiled alone (of no unity) only those whose path falls
-into part K of N: what these find is mostly that a file fails to include what it uses, which the unity builds of all others
-hide and which hurts nobody soon. Of a fresh build folder: an object that an older build left there passes for built.
+time of a build. The command of each file is the build's own, from compile_commands.json. Where PART is K/N, of the files
+that are compiled alone (of no unity) only those whose path falls into part K of N: what these find is mostly that a file
+fails to include what it uses, which the unity builds of all others hide and which hurts nobody soon. Of a fresh build
+folder: an object that an older build left there passes for built.
 Usage: syntax.py BUILD [--jobs N] [--part K/N]"""
 import argparse
 import json
