@@ -319,7 +319,7 @@ std::optional<FittedPrice> CalibratedCost::indexed_alike(const PricedOp& op) {
   double seconds = part;
   if (op.kind == OpKind::index_logits && block.ratio > 0 && !block.prompts)
     seconds = pricing_ == Pricing::floor ? 0 : decoding_scores(*u, shape<IndexLogitsShape>(op), x);
-  if (op.kind == OpKind::attend_sparse && block.ratio > 0 && !block.prompts && pricing_ != Pricing::floor)
+  if (op.kind == OpKind::attend_sparse && block.ratio > 0 && !block.prompts)
     seconds = longer_rows(*u, shard.attended, x).value_or(part);
   // Never less than a launch, which is all that a floor counts: what products take beside it need not rise.
   if (op.kind == OpKind::module_rest)

@@ -182,9 +182,11 @@ std::optional<double> CalibratedCost::longer_rows(const Use& u, double attended,
   const Use& alone = rows_use(u);
   if (!alone) return std::nullopt;
   const std::array<double, 3> edge{x[kBatch], *keys, x[kHeads]};
-  u.fit->form->coordinates(edge, u.context, at);
+  double at_edge[kMostAxes];
+  u.fit->form->coordinates(edge, u.context, at_edge);
   const double block = sparse_decode_parts(edge, u.context, u.parameters, SparseShard{}).attend *
-                       std::exp(u.correction.at(here));
+                       std::exp(u.correction.at(std::span<const double>(at_edge, axes)));
+  if (pricing_ == Pricing::floor) return block;  // whatever the kernel's growth is, it is none below zero
   const double rows = x[kBatch] * std::ceil(x[kHeads] / kTimedHeads);
   return block +
          std::max(0.0, scores_alone(alone, rows, 1, tokens, 0) - scores_alone(alone, rows, 1, *keys, 0));

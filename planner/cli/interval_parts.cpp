@@ -22,12 +22,11 @@ using scenario_parts::grouped;
 
 const char* groups_text(bool equal_lengths) {
   return equal_lengths ? "attention groups (dp > 1) are taken to prefill in the same steps, as users of "
-                         "equal lengths come "
-                         "back\n  together; where they do not, each waits for those that do, and TPOT is "
+                         "equal lengths come back\n  together; where they do not, each waits for those that "
+                         "do, and TPOT is "
                          "longer than said"
                        : "attention groups (dp > 1) step together, each with prompts of its own: the tokens "
-                         "of a group take "
-                         "as\n  long as the prompts of any other";
+                         "of a group take as\n  long as the prompts of any other";
 }
 
 const char* const kPromptsTogether =

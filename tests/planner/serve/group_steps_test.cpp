@@ -26,17 +26,6 @@ using GroupBatches = std::vector<const StepBatch*>;
 
 constexpr const char* kGroups = "dp_ep:dp=8,ep=8";
 
-// DeepSeek-R1 on eight H200, 4,096 tokens in and 512 out.
-Study study_of_groups(const std::string& engine = "vllm") {
-  PlanQuestion q;
-  q.model = "deepseek-r1";
-  q.system = "h200-hgx";
-  q.gpus = 8;
-  q.input = 4096;
-  q.output = 512;
-  return study_of_line(engine, q);
-}
-
 class GroupSteps : public ::testing::Test {
  protected:
   GroupSteps() : times_(study_.study, possible_plan(study_, kGroups), study_.sweep().search.all_reduce) {}

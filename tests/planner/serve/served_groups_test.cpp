@@ -19,16 +19,6 @@ namespace {
 
 constexpr const char* kGroups = "dp_ep:dp=8,ep=8";
 
-Study study_of_groups(const std::string& engine) {
-  PlanQuestion q;
-  q.model = "deepseek-r1";
-  q.system = "h200-hgx";
-  q.gpus = 8;
-  q.input = 4096;
-  q.output = 256;
-  return study_of_line(engine, q);
-}
-
 ServedTimes times_of_groups(int groups, bool rides) {
   ServedTimes t;
   t.room = 32;

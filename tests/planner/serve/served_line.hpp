@@ -28,6 +28,17 @@ inline Study study_of_line(const std::string& engine = "vllm", PlanQuestion q = 
   return asked_plan(q, shipped_catalogs()).study;
 }
 
+/// DeepSeek-R1 on eight H200, 4,096 tokens in and 512 out: plans of eight attention groups.
+inline Study study_of_groups(const std::string& engine = "vllm") {
+  PlanQuestion q;
+  q.model = "deepseek-r1";
+  q.system = "h200-hgx";
+  q.gpus = 8;
+  q.input = 4096;
+  q.output = 512;
+  return study_of_line(engine, q);
+}
+
 /// 400 requests, one a second, on both GPUs.
 inline ServiceQuestion question(const Study& study, const std::string& plan = "tensor:tpa=2,tpf=2") {
   ServiceQuestion q;
