@@ -1,6 +1,6 @@
 // Families whose layers have one kind of attention, and per-layer NAS blocks. Fields and defaults:
-// transformers models/{qwen2_moe,glm4_moe,seed_oss,phi3,ernie4_5,ernie4_5_moe,minimax_m2}/configuration_*.py,
-// and vLLM's mimo.py and nemotron_nas.py.
+// transformers models/{qwen2_moe,glm4_moe,seed_oss,phi3,ernie4_5,ernie4_5_moe}/configuration_*.py, and vLLM's
+// mimo.py and nemotron_nas.py.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -95,26 +95,6 @@ void read_mimo(Import& in) {
   read_dense(in);
   bias_on_request(in, AttentionBias::qkv, true);
   in.ignore({"use_mrope"});
-}
-
-void read_minimax_m2(Import& in) {
-  read_head(in);
-  in.has_experts.assign(in.layers, true);
-  read_experts(in, {.experts = "num_local_experts", .inner = "intermediate_size"});
-  if (in.find_number("shared_intermediate_size", limits::kWidth, 0).value_or(0) > 0)
-    read_shared(in, "shared_intermediate_size", 1);
-  in.experts.router_bias = in.flag("use_routing_bias", true);
-  in.m.qk_norm = in.flag("use_qk_norm", true);
-  const auto norm = in.find("qk_norm_type");
-  const bool whole = !norm || norm->one_of({"per_layer", "per_head"}) == 0;
-  in.m.qk_norm_whole = in.m.qk_norm && whole;
-  in.refuse("sliding_window", "this model_type has no windows", Nothing::number);
-  const int modules = in.find_number("num_mtp_modules", limits::kLayers, 0).value_or(0);
-  if (in.flag("use_mtp"))
-    in.note(
-        fmt::format("not modelled: {} multi-token-prediction module(s), which use_mtp speaks of", modules));
-  in.ignore({"mtp_transformer_layers", "rotary_dim"});
-  in.m.tied_embeddings = in.tied();
 }
 
 void read_glm4_moe(Import& in) {

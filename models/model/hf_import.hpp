@@ -192,7 +192,6 @@ void read_switched_window(Import& in, bool all_layers);
 void read_window_of_all(Import& in);
 void read_qwen2_moe(Import& in);
 void read_mimo(Import& in);
-void read_minimax_m2(Import& in);
 void read_glm4_moe(Import& in);
 void read_seed_oss(Import& in);
 void read_phi3(Import& in);
@@ -204,6 +203,9 @@ void read_nas(Import& in);
 void read_deepseek_v32(Import& in);
 void read_glm_dsa(Import& in);
 void read_deepseek_v4(Import& in);
+
+// hf_minimax.cpp: blocks chosen by an index.
+void read_minimax_m2(Import& in);
 void read_minimax_m3(Import& in);
 
 // hf_hybrid.cpp: recurrences.
