@@ -69,7 +69,7 @@ constexpr std::array kFieldKeys = {
     FieldKeys{"o_groups", {"o_groups"}},
     FieldKeys{"value_heads", {"linear_num_value_heads", "linear_num_key_heads"}},
     FieldKeys{"groups", {"n_groups", "mamba_num_heads"}},
-    FieldKeys{"index.top_k", {"index_topk"}},
+    FieldKeys{"index.top_k", {"index_topk", "index_topk_blocks"}},
     FieldKeys{"index.shared", {"indexer_types", "index_topk_pattern", "index_topk_freq"}},
     FieldKeys{"drafts", {"num_nextn_predict_layers", "mtp_num_hidden_layers"}},
 };
@@ -323,7 +323,10 @@ Model import(const Document& document, const std::string& name, const std::strin
   const std::optional<Reader> quantized = quantisation_of(in.root, file);
   in.m.checkpoint = quantized ? read_or_unread(*quantized, in.m) : Checkpoint{};
   const auto expert_type = in.knows("expert_dtype") ? in.find("expert_dtype") : std::nullopt;
-  if (expert_type && expert_type->text() == "fp4" && in.m.checkpoint) of_four_bits(*in.m.checkpoint);
+  const bool four_bits = expert_type && expert_type->text() == "fp4";
+  if (four_bits && in.m.checkpoint) of_four_bits(*in.m.checkpoint);
+  if (four_bits && !quantized)
+    in.note("expert_dtype fp4 is read beside a quantization_config alone, as vLLM does: there is none");
   document.finish();
   note_other_keys(in);
   in.m.source = fmt::format("Hugging Face configuration {} (model_type {})", file_name, family.model_type);

@@ -123,6 +123,7 @@ void read_phi3(Import& in) {
   read_head(in);
   read_window_of_all(in);
   read_dense(in);
+  in.refuse("attention_bias", "projections of this model_type have no biases", Nothing::flag);
   in.ignore({"original_max_position_embeddings", "partial_rotary_factor", "embd_pdrop", "resid_pdrop"});
 }
 

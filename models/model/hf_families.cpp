@@ -221,6 +221,7 @@ constexpr std::array kFamilies = {
     Family{"minimax_m2", {"MiniMaxM2ForCausalLM"}, read_minimax_m2},
     Family{
         "minimax_m3", {"MiniMaxM3ForCausalLM", "MiniMaxM3SparseForCausalLM"}, read_minimax_m3, Text::either},
+    Family{"minimax_m3_vl_text", {}, read_minimax_m3},
     Family{"minimax_m3_vl", {"MiniMaxM3SparseForConditionalGeneration"}, read_minimax_m3, Text::either},
     Family{"step3p5", {"Step3p5ForCausalLM"}, read_step},
     Family{"step3p7", {"Step3p7FlashForCausalLM"}, read_step, Text::either},

@@ -217,7 +217,7 @@ void read_dense_first(Import& in) {
   if (!types) return;
   for (int i = 0; i < in.layers; ++i) {
     const bool sparse = (*types)[i] == 1;
-    if (first && in.has_experts[i] != sparse) {
+    if ((first || frequency) && in.has_experts[i] != sparse) {
       in.root.at("mlp_layer_types")
           .items()[i]
           .fault(fmt::format(

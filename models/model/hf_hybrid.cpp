@@ -261,7 +261,7 @@ void read_kimi_linear(Import& in) {
   in.experts.latent = in.find_number("routed_expert_hidden_size", limits::kWidth).value_or(0);
   in.experts.latent_norm = in.flag("latent_moe_use_norm") && in.experts.latent > 0;
   in.experts.router_bias = true;  // e_score_correction_bias, fixed in the model's code
-  in.m.residual.block = in.find_number("attn_res_block_size", limits::kLayers).value_or(0);
+  in.m.residual.block = in.find_number("attn_res_block_size", in.layers).value_or(0);
   in.ignore({"head_dim", "mla_use_nope", "moe_renormalize", "moe_router_activation_func", "num_expert_group",
              "topk_group", "topk_method", "use_grouped_topk", "activation_situ_beta",
              "activation_situ_linear_beta"});

@@ -285,6 +285,8 @@ void read_gemma4(Import& in) {
   }
   // The last layer is full, whatever the list or the default says.
   in.is_local = sliding_layers(in, [](int i) { return (i + 1) % 6 != 0; });
+  if (in.is_local.back() && in.find("layer_types"))
+    in.note("the last layer has full attention, as the model's code has it whatever layer_types says");
   in.is_local.back() = false;
   local.reach = window(in, 512);
   in.attention = full;

@@ -41,6 +41,13 @@ TEST(DraftTypes, ExpertsOfFourBitsAreTheModulesToo) {
   EXPECT_EQ(flash(kBlocksOfFp8).checkpoint->experts, kBlocks);
 }
 
+TEST(DraftTypes, FourBitsWithoutAConfigurationAreNotRead) {
+  const auto notes = [](const Model& m) { return ::testing::PrintToString(m.notes); };
+  EXPECT_NE(notes(flash(R"("expert_dtype": "fp4",)")).find("expert_dtype fp4 is read beside"),
+            std::string::npos);
+  EXPECT_EQ(notes(flash(R"("expert_dtype": "fp8",)")).find("expert_dtype"), std::string::npos);
+}
+
 // A rule of layers.0 is none of mtp.0: its experts are what they were before.
 TEST(DraftTypes, AModuleThatWasLeftAloneIsStoredAsBefore) {
   const Model m = flash(R"("expert_dtype": "fp4",)" + nvfp4());
