@@ -19,6 +19,7 @@ SYSTEMS = {"h200": "8 to 64 H200", "gb200": "8 to 64 GPUs of a GB200 NVL72"}
 BASE, SHARED = ["tensor", "pipeline", "dp_ep"], ["dcp", "helix", "kv_shard"]
 
 BF16 = "activations: bf16, dispatch: bf16"
+SHARED16 = "shared_weights: bf16, shared_math: bf16, "  # the checkpoint leaves these experts as they were
 FP8 = "{weights: fp8_block, kv: fp8, math: fp8, activations: bf16, dispatch: fp8}"
 NVFP4 = "{weights: %s, kv: %s, math: %s, ffn_weights: fp4, ffn_math: fp4, activations: bf16, dispatch: bf16}"
 # Title, what TP cannot share out of a layer's cache, kernels, and types on either system. Kernels are SGLang's
@@ -32,14 +33,14 @@ MODELS = {
     "deepseek-v4-pro": (
         "DeepSeek-V4-Pro", "index of 30 layers, over rows of 4 tokens", "sglang",
         "{weights: fp8_block, kv: fp8, math: fp8, expert_weights: mxfp4, expert_math: bf16, "
-        "activations: bf16, dispatch: fp8}",
+        "shared_weights: fp8_block, shared_math: fp8, activations: bf16, dispatch: fp8}",
         "{weights: fp8_block, kv: fp8, math: fp8, expert_weights: mxfp4, expert_math: fp8, "
-        "activations: bf16, dispatch: fp8}"),
+        "shared_weights: fp8_block, shared_math: fp8, activations: bf16, dispatch: fp8}"),
     "glm-5.2": ("GLM-5.2", "index of 21 layers of 78", "sglang", FP8, NVFP4 % ("bf16", "fp8", "bf16")),
     "kimi-k3": (
         "Kimi-K3", "latents of 24 layers; 69 have states", "trtllm",
-        "{weights: bf16, kv: bf16, math: bf16, expert_weights: mxfp4, expert_math: bf16, " + BF16 + "}",
-        "{weights: bf16, kv: bf16, math: bf16, expert_weights: mxfp4, expert_math: fp8, " + BF16 + "}"),
+        "{weights: bf16, kv: bf16, math: bf16, expert_weights: mxfp4, expert_math: bf16, " + SHARED16 + BF16 + "}",
+        "{weights: bf16, kv: bf16, math: bf16, expert_weights: mxfp4, expert_math: fp8, " + SHARED16 + BF16 + "}"),
     "minimax-m3": (
         "MiniMax-M3", "index of 57 layers, beyond 4 KV heads all", "sglang",
         "{weights: bf16, kv: bf16, math: bf16, " + BF16 + "}", NVFP4 % ("bf16", "bf16", "bf16")),
