@@ -46,6 +46,7 @@ void check_layer_types(Import& in) {
     item.fault("layer_types: of this model_type only full_attention is modelled");
     return;
   }
+  in.find_names("layer_types", {"full_attention"});  // one for each layer
 }
 
 /// Keys that may say what our `field` holds, or what it follows from where the first ones are missing.
@@ -145,24 +146,17 @@ const Family* family_of(const std::string& model_type) {
   return at == rows.end() ? nullptr : &*at;
 }
 
-/// Multi-token-prediction layers, under each family's name for them.
-int drafts_of(const Reader& root) {
-  std::int64_t most = 0;
-  for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"}) {
-    const auto at = root.is_map() ? root.find(key) : std::nullopt;
-    if (at && !at->is_null()) most = std::max(most, at->integer(0, 64));
-  }
-  return static_cast<int>(most);
-}
-
 /// Where the language model is described. A wrapper's own keys that nothing reads are noted.
 Import enter(const Reader& file, const Family& family, bool forced) {
-  const bool inside =
-      family.text == hf::Text::inside || (family.text == hf::Text::either && file.has("text_config"));
-  if (!inside) return {.root = file, .file = file, .m = {}, .drafts = drafts_of(file)};
-  Import in{.root = file.at("text_config"), .file = file, .m = {}, .wrapped = true};
+  // A wrapper that no family here names is read as one of a text alone: that lies inside.
+  const auto text = file.find("text_config");
+  const bool unnamed = forced && text && text->is_map() && !file.has("num_hidden_layers");
+  const bool inside = family.text == hf::Text::inside || unnamed ||
+                      (family.text == hf::Text::either && file.has("text_config"));
+  if (!inside) return {.root = file, .file = file, .m = {}, .forced = forced, .drafts = hf::drafts_of(file)};
+  Import in{.root = file.at("text_config"), .file = file, .m = {}, .wrapped = true, .forced = forced};
   in.root.allow_other_keys();
-  in.drafts = drafts_of(in.root);
+  in.drafts = hf::drafts_of(in.root);
   // A text of another family than the wrapper's would be read wrongly.
   const auto inner = in.find("model_type");
   const Family* const own = inner ? family_of(json_name(*inner)) : nullptr;

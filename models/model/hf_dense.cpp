@@ -83,7 +83,9 @@ void read_qwen2_moe(Import& in) {
   read_sparse_steps(in);
   read_dense_inner(in);
   read_experts(in, {});
-  read_shared(in, "shared_expert_intermediate_size", 1);
+  // A width of 0 is none (vllm-project/vllm, models/qwen3_next.py and qwen2_moe.py).
+  const bool none = in.find_number("shared_expert_intermediate_size", limits::kWidth, 0) == 0;
+  if (!none) read_shared(in, "shared_expert_intermediate_size", 1);
   in.experts.shared_gate = in.experts.shared_experts > 0;
   in.m.attention_bias = in.flag("qkv_bias", true) ? AttentionBias::qkv : AttentionBias::none;
   in.m.tied_embeddings = in.tied();

@@ -61,6 +61,9 @@ int Import::need_number(std::string_view key, std::string_view older, std::int64
 }
 
 void Import::refuse(std::string_view key, std::string_view why, Nothing nothing) {
+  const auto given = root.find(key);
+  // Read as another family it is one more key that is not understood.
+  if (forced && given && !given->is_null() && is_set(*given, nothing)) return;
   const auto at = find(key);
   if (at && is_set(*at, nothing)) at->fault(fmt::format("{}: {}", at->path(), why));
 }
@@ -255,6 +258,22 @@ std::vector<bool> sliding_layers(Import& in, const std::function<bool(int)>& oth
   std::vector<bool> sliding;
   for (int i = 0; i < in.layers; ++i) sliding.push_back(types ? (*types)[i] == 1 : otherwise(i));
   return sliding;
+}
+
+int drafts_of(const Reader& root) {
+  std::int64_t most = 0;
+  std::string said;  // by the first of them
+  for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"}) {
+    const auto at = root.is_map() ? root.find(key) : std::nullopt;
+    if (!at || at->is_null()) continue;
+    const std::int64_t count = at->integer(0, 64);
+    if (!said.empty() && count != most)
+      at->fault(fmt::format("{} {} contradicts {}", at->path(), count, said),
+                {"expected one number of multi-token-prediction layers, under either key"});
+    said = fmt::format("{} {}", at->path(), count);
+    most = std::max(most, count);
+  }
+  return static_cast<int>(most);
 }
 
 }  // namespace shardline::hf

@@ -30,6 +30,7 @@ struct Import {
   Reader file;  // of which root is the whole or the text_config
   Model m;
   bool wrapped = false;     // root is a text_config
+  bool forced = false;      // read as a family that the file does not name
   int drafts = 0;           // multi-token-prediction layers, of which per-layer lists may have entries
   bool one_choice = false;  // DraftModules::one_choice
 
@@ -112,6 +113,8 @@ void read_gqa(Import& in);
 void divide_hidden_by_heads(Import& in);
 /// intermediate_size, which models with experts may give without having a dense layer.
 void read_dense_inner(Import& in);
+/// Multi-token-prediction layers, under each family's name for them. A fault where two of these differ.
+int drafts_of(const Reader& root);
 /// A model without experts.
 void read_dense(Import& in);
 /// Latent attention of all layers.

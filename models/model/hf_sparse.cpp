@@ -58,6 +58,21 @@ void check_choices(Import& in, const std::vector<bool>& shared, int every,
   }
 }
 
+/// A pattern beside a frequency says the same.
+void check_pattern(Import& in, const std::string& pattern, int every,
+                   const std::function<bool(int)>& by_step) {
+  const Reader frequency = in.root.at("index_topk_freq");
+  if (frequency.text() != std::to_string(every)) return;  // out of range, which was said
+  for (int i = 0; i < in.layers; ++i) {
+    const bool shared = pattern[static_cast<std::size_t>(i)] == 'S';
+    if (by_step(i) == shared) continue;
+    return frequency.fault(fmt::format(
+        "index_topk_freq {} and index_skip_topk_offset contradict index_topk_pattern, whose letter "
+        "{} is {}",
+        every, i, shared ? 'S' : 'F'));
+  }
+}
+
 /// Which layers take an earlier one's choice: indexer_types, else index_topk_pattern of F and S, else every
 /// layer but each index_topk_freq-th one from index_skip_topk_offset on (configuration_glm_moe_dsa.py).
 std::vector<bool> shared_choices(Import& in) {
@@ -76,6 +91,8 @@ std::vector<bool> shared_choices(Import& in) {
     const std::string text = json_name(*pattern);
     if (static_cast<int>(text.size()) != in.layers || text.find_first_not_of("FS") != std::string::npos)
       pattern->fault(fmt::format("index_topk_pattern: expected {} letters, F or S", in.layers));
+    else if (in.find("index_topk_freq"))
+      check_pattern(in, text, every, by_step);
     for (int i = 0; i < in.layers; ++i)
       shared.push_back(static_cast<std::size_t>(i) < text.size() && text[i] == 'S');
     return shared;

@@ -170,5 +170,60 @@ TEST(Contradictions, ModulesThatDraftAreNotedWhereTheyAreSaidTwice) {
   EXPECT_THROW(sharing("\"yes\""), UserError);
 }
 
+Model read_as(const std::string& text, const std::string& as) { return parse_hf_config("t.json", text, as); }
+
+constexpr const char* kOfLlama = R"("hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 256)";
+
+// What the family that it is read as would refuse is one more key that is not understood.
+TEST(Contradictions, ReadAsAnotherFamilyNothingIsRefused) {
+  const std::string text =
+      std::string(R"({"model_type": "olmo3", "sliding_window": 32, "n_routed_experts": 4, )") + kOfLlama +
+      "}";
+  EXPECT_THROW(read_as(text, ""), UserError);
+  EXPECT_THAT(read_as(text, "llama").notes,
+              Contains("config.json keys not understood: sliding_window, n_routed_experts"));
+}
+
+// A wrapper that nobody here knows has the text of a model inside.
+TEST(Contradictions, AWrapperIsReadAsTheFamilyOfItsText) {
+  const std::string text =
+      std::string(
+          R"({"model_type": "mistral3", "vision_config": {}, "text_config": {"model_type": "mistral", )") +
+      kOfLlama + "}}";
+  const Model m = read_as(text, "llama");
+  EXPECT_EQ(m.hidden, 64);
+  EXPECT_THAT(m.notes, Contains(HasSubstr("vision tower")));
+  EXPECT_THROW(read_as(text, ""), UserError);
+}
+
+TEST(Contradictions, ListsThatOnlyRepeatAreAsLongAsTheLayers) {
+  const std::string head = std::string(R"({"model_type": "llama", )") + kOfLlama;
+  EXPECT_NO_THROW(read_as(head + R"(, "layer_types": ["full_attention", "full_attention"]})", ""));
+  EXPECT_THROW(read_as(head + R"(, "layer_types": ["full_attention"]})", ""), UserError);
+}
+
+TEST(Contradictions, DraftsAndChoicesAreSaidOnce) {
+  EXPECT_NO_THROW(with("glm-5.2", R"("mtp_num_hidden_layers": 1,)"));
+  EXPECT_THROW(with("glm-5.2", R"("mtp_num_hidden_layers": 3,)"), UserError);
+  std::string text = testing::read_file(testing::hf_dir() / "glm-5.2.json");
+  const std::size_t from = text.find("\"indexer_types\""), to = text.find(']', from);
+  ASSERT_NE(from, std::string::npos);
+  text.replace(from, text.find(',', to) + 1 - from,
+               "\"index_topk_pattern\": \"" + std::string(78, 'F') + "\",");
+  EXPECT_THROW(read_as(text, ""), UserError);  // beside index_topk_freq 4
+}
+
+TEST(Contradictions, ASharedExpertWithoutWidthIsNone) {
+  std::string text = testing::read_file(testing::hf_dir() / "qwen3.5-397b-a17b.json");
+  const std::size_t at = text.find("\"shared_expert_intermediate_size\":");
+  ASSERT_NE(at, std::string::npos);
+  const std::size_t value = text.find_first_of("0123456789", at);
+  text.replace(value, text.find_first_not_of("0123456789", value) - value, "0");
+  const Model m = read_as(text, "");
+  EXPECT_EQ(m.ffns.front().shared_experts, 0);
+  EXPECT_FALSE(m.ffns.front().shared_gate);
+}
+
 }  // namespace
 }  // namespace shardline
