@@ -20,13 +20,20 @@ namespace shardline::cli {
 
 using scenario_parts::grouped;
 
-const char* groups_text(bool equal_lengths) {
-  return equal_lengths ? "attention groups (dp > 1) are taken to prefill in the same steps, as users of "
-                         "equal lengths come back\n  together; where they do not, each waits for those that "
-                         "do, and TPOT is "
-                         "longer than said"
-                       : "attention groups (dp > 1) step together, each with prompts of its own: the tokens "
-                         "of a group take as\n  long as the prompts of any other";
+const char* groups_text(const EngineProfile& engine, bool equal_lengths) {
+  if (equal_lengths)
+    return "attention groups (dp > 1) are taken to prefill in the same steps, as users of equal lengths come "
+           "back\n  together; where they do not, each waits for those that do, and TPOT is longer than said";
+  if (engine.delay_passes > 0)
+    return "attention groups (dp > 1) hold prompts back for each other (--enable-prefill-delayer), which "
+           "takes\n  from TPOT and adds to TTFT";
+  if (same_engine(engine.name, "sglang"))
+    return "attention groups (dp > 1) step together, each with prompts of its own: the tokens of a group "
+           "take "
+           "as\n  long as the prompts of any other; with --enable-prefill-delayer (engine.prefill_delayer: "
+           "true)\n  they wait for each other";
+  return "attention groups (dp > 1) step together, each with prompts of its own: the tokens of a group take "
+         "as\n  long as the prompts of any other";
 }
 
 const char* const kPromptsTogether =
@@ -172,7 +179,8 @@ std::string dp_note(const Study& study) {
   const auto& ids = study.sweep().search.strategies;
   const auto has_groups = [](StrategyId id) { return strategy(id).degrees.has(Degree::dp); };
   const bool any = std::any_of(ids.begin(), ids.end(), has_groups);
-  return any ? fmt::format("  {}\n", groups_text(workload_of(study)->equal_lengths)) : "";
+  return any ? fmt::format("  {}\n", groups_text(*study.study.engine, workload_of(study)->equal_lengths))
+             : "";
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ std::vector<std::string> ttft_cells(const Study& study, const Point& point, cons
 /// Users of so many replicas of a plan: "64", or "64 (24 wait)" where memory has no room for some.
 std::string users_text(const Case& c, const Point& point, long long replicas = 1);
 /// What is taken for granted of attention data parallelism [P37].
-const char* groups_text(bool equal_lengths);
+const char* groups_text(const EngineProfile& engine, bool equal_lengths);
 /// The same of a pool that prefills alone.
 extern const char* const kPromptsTogether;
 /// What is said of a plan that preempts().

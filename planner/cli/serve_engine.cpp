@@ -12,8 +12,9 @@ namespace {
 // How the engine's steps differ from vLLM's.
 std::string policy_text(const ServiceKnobs& knobs) {
   if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
-    return k->enable_mixed_chunk ? "prompts beside decoding requests, "
-                                 : "prompts before decoding requests, ";
+    return std::string(k->enable_mixed_chunk ? "prompts beside decoding requests, "
+                                             : "prompts before decoding requests, ") +
+           (k->enable_prefill_delayer ? "held back until all groups have some (prefill delayer), " : "");
   if (const auto* k = std::get_if<TrtllmKnobs>(&knobs.of)) {
     switch (k->capacity_scheduler_policy) {
       case TrtllmPolicy::guaranteed_no_evict:

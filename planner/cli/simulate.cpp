@@ -99,7 +99,7 @@ void print_served(const Study& study, const SimulatedPlan& s) {
         "  memory has room for {} of {} requests of an attention group: they run, {:.0f} of a group wait for "
         "room\n",
         s.plan.batch, s.asked.batch, got.waiting);
-  if (s.plan.dp > 1) print_notes("  {}\n", groups_text(load.equal_lengths));
+  if (s.plan.dp > 1) print_notes("  {}\n", groups_text(engine, load.equal_lengths));
   if (!s.served->serves()) {
     print_notes("  no request of this length fits\n");
     return;

@@ -127,6 +127,10 @@ KeptOf kept_of(const Case& c, const EngineProfile& engine, const Plan& p) {
   return of;
 }
 
+bool holds_prompts(const Case& c, const Plan& p) {
+  return c.engine && c.engine->delay_passes > 0 && p.dp > 1 && !c.disaggregated;
+}
+
 long long sequences(const Case& c, const Plan& p) { return sequences_of_step(c, p) * p.in_flight; }
 
 long long served_length(const Case& c) {
@@ -266,6 +270,7 @@ Deployment sglang_deployment(const Case& c, const Plan& p) {
   put(o, "--tp-size", p.dp * p.tpa);
   if (p.dp > 1) put(o, "--dp-size", p.dp);
   if (p.dp > 1) put(o, "--enable-dp-attention");
+  if (holds_prompts(c, p)) put(o, "--enable-prefill-delayer");
   if (p.pp > 1) put(o, "--pp-size", p.pp);
   if (p.ep > 1) put(o, "--ep-size", p.ep);
   if (c.batch.decodes()) put(o, "--max-running-requests", sequences(c, p) * p.dp);

@@ -35,6 +35,8 @@ long long sequences_of_step(const Case& c, const Plan& plan);
 /// What an engine reckons with where it keeps memory, of a server that prefills and decodes: graphs of as
 /// many requests as a step of the plan has, as its launch files say.
 KeptOf kept_of(const Case& c, const EngineProfile& engine, const Plan& plan);
+/// [P38] Whether its attention groups hold prompts back for each other: of servers that do both.
+bool holds_prompts(const Case& c, const Plan& plan);
 /// Whether prompts pass in pieces, as a plan's chunks or beside requests that decode.
 bool in_chunks(const Case& c, const Plan& plan);
 /// New tokens of one step of an attention group.

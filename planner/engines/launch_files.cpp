@@ -6,6 +6,7 @@
 #include <array>
 
 #include "planner/engines/checkpoints.hpp"
+#include "planner/engines/deploy.hpp"
 #include "planner/engines/launch_server.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/engines/prompt_step.hpp"
@@ -114,7 +115,10 @@ std::vector<std::string> notes_on_prompts(const Server& s) {
         "so that a prompt of {} takes {} steps or more ({} of the engine's own {} tokens). A "
         "workload (input, output) prices prompts, too.",
         budget, length, (length + budget - 1) / budget, (length + usual - 1) / usual, usual));
-  if (s.plan.dp > 1 && serves)
+  if (serves && holds_prompts(s.study, s.plan))
+    out.push_back(fmt::format(
+        "The {} attention groups hold prompts back for each other (--enable-prefill-delayer).", s.plan.dp));
+  else if (s.plan.dp > 1 && serves)
     out.push_back(fmt::format(
         "The {} attention groups step together, each with prompts of its own: the tokens of a group "
         "take as long as the prompts of any other.",

@@ -164,6 +164,7 @@ struct EngineProfile {
   std::vector<std::string> sums_take_norms_of;
   std::vector<std::pair<std::string, int>> sums_take_norms_above;
   PrefillPolicy prefill = PrefillPolicy::mixed;
+  int delay_passes = 0;  // [P38] attention groups hold prompts back for each other; 0: they do not
   Admission admission = Admission::used;
   bool host_waited_for = true;  // its host works between steps, else beside the kernels of one
   std::string overlaps_since;   // the first version whose host works beside kernels where nobody asks it to

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/requests/prefill_delayer.hpp"
 #include "sim/base/units.hpp"
 
 namespace shardline {
@@ -33,6 +34,7 @@ struct ReplicaGroups {
   /// [R19] Engines with nothing to compute run dummy batches, one after another, and ask each other every so
   /// many steps whether anybody has requests; 0: they rest.
   std::uint64_t wave = 0;
+  DelayerKnobs delayer = {};  // [R40]
 };
 
 /// What an attention group has: requests, and the tokens of their prompts.

@@ -69,6 +69,7 @@ PlayedEngine::PlayedEngine(std::vector<Scheduler*> schedulers, const ReplicaGrou
     SL_CHECK(s->depth() == schedulers.front()->depth(), "groups decide equally many steps ahead");
     groups_.push_back({s});
   }
+  if (groups.delayer.enabled) delayer_.emplace(groups.delayer);
   if (times.stages() == nullptr) return;
   SL_CHECK(groups.count == 1, "groups do not meet in stages");
   clock_.emplace(*times.stages(), schedulers.front()->stage_order());
@@ -150,6 +151,7 @@ void PlayedEngine::decide() {
 // decided now.
 bool PlayedEngine::decide_once() {
   deal();
+  if (delayer_) hold_prompts();
   works_.clear();
   for (Group& g : groups_) {
     works_.push_back(g.scheduler->schedule() ? 1 : 0);
@@ -163,8 +165,18 @@ bool PlayedEngine::decide_once() {
     }
     return true;
   }
+  // Passes in which nobody computes anything count as any other, and take no time here.
   const auto again = [](const Group& g) { return g.scheduler->decides_again(); };
-  return steps_.empty() && std::any_of(groups_.begin(), groups_.end(), again);
+  return steps_.empty() && (held_ || std::any_of(groups_.begin(), groups_.end(), again));
+}
+
+// [R40] Before the next step is decided.
+void PlayedEngine::hold_prompts() {
+  bids_.clear();
+  for (const Group& g : groups_) bids_.push_back(g.scheduler->prompt_bid());
+  bidden_ = std::any_of(bids_.begin(), bids_.end(), [](const PromptBid& b) { return b.prompts; });
+  held_ = !delayer_->allows(bids_, now_);
+  for (const Group& g : groups_) g.scheduler->hold_prompts(held_);
 }
 
 // [R14] A token that came with its cache is the client's when the step that goes on from it is decided.
@@ -222,6 +234,7 @@ std::uint64_t PlayedEngine::steps_alike() const {
     if (idle(s) && s.decided() == 0) continue;
     out = std::min(out, s.decided() == steps_.size() ? s.steps_alike() : 1);
   }
+  if (bidden_) return 1;                         // the next step's bids count
   if (left_early_ && !queue_.empty()) return 1;  // its place is somebody's when steps are next decided
   if (const std::uint64_t wave = rule_.wave; wave > 0 && !unfinished())
     out = std::min(out, (wave - wave_ % wave) % wave + 1);

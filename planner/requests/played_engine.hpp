@@ -11,6 +11,7 @@
 
 #include "planner/requests/group_router.hpp"
 #include "planner/requests/pipeline_clock.hpp"
+#include "planner/requests/prefill_delayer.hpp"
 #include "planner/requests/scheduler.hpp"
 #include "planner/requests/served_series.hpp"
 #include "planner/requests/text_memory.hpp"
@@ -67,6 +68,9 @@ void merge(ServedRequests& to, const ServedRequests& more);
 ///
 /// [R19] Where engines run dummy batches (ReplicaGroups::wave) a replica with requests never stops, and one
 /// without goes on until its engines ask each other whether anybody has any left.
+///
+/// [R40] Where prompts are held back (ReplicaGroups::delayer) groups say first, before every step, whether
+/// they have any.
 ///
 /// [R36] Where times are of stages, as many steps as the scheduler decides ahead are on their way together;
 /// they end in their order. [R38] There may be events in which an engine only decides the next one.
@@ -150,6 +154,7 @@ class PlayedEngine {
   void deal();
   void decide();
   bool decide_once();
+  void hold_prompts();
   bool unfinished() const;
   bool decide_or_dummy();
   void take_firsts(Group& group);
@@ -194,7 +199,10 @@ class PlayedEngine {
   bool asleep_ = false, dead_ = false;
   bool left_early_ = false;  // somebody had all of its answer when steps were decided last
   Seconds dies_{std::numeric_limits<double>::infinity()};
-  int tries_ = 0;  // that decided nothing, one after another
+  std::optional<PrefillDelayer> delayer_;  // [R40]
+  std::vector<PromptBid> bids_;
+  bool bidden_ = false, held_ = false;  // somebody could begin prompts in the step decided last; none may
+  int tries_ = 0;                       // that decided nothing, one after another
   ServedRequests out_;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/requests/prefill_delayer.hpp"
 #include "planner/requests/step_times.hpp"
 #include "planner/serving/trace.hpp"
 #include "sim/base/error.hpp"
@@ -97,6 +98,15 @@ class Scheduler {
   virtual std::size_t decided() const = 0;
   /// Decides the next step, fewer than depth() being decided (checked); false if there is nothing to do.
   virtual bool schedule() = 0;
+  /// [R40] Of a group of an engine that holds prompts back: what it says before the next step is decided, and
+  /// whether that step begins none.
+  virtual PromptBid prompt_bid() {
+    SL_CHECK(false, "only groups of an engine that holds prompts back say what they could compute");
+    return {};
+  }
+  virtual void hold_prompts(bool /*hold*/) {
+    SL_CHECK(false, "only groups of an engine that holds prompts back begin none");
+  }
   /// [R18] Nothing was decided, but something has changed for what is decided next: an engine of which no
   /// group has anything to compute decides again at once, others with their next step.
   virtual bool decides_again() const { return false; }

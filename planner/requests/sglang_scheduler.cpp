@@ -253,22 +253,12 @@ bool SglangScheduler::schedule_prompts() {
   }
   if ((full_ || waiting_.empty()) && !cut_) return false;
   const std::size_t places = places_to_begin();
-  Budget b;
-  const auto beside = static_cast<std::int64_t>(knobs_.enable_mixed_chunk ? running_.size() + finished_ : 0);
-  b.input = std::int64_t{knobs_.max_prefill_tokens} - beside;
-  b.chunk = std::int64_t{knobs_.chunked_prefill_size} - beside;
-  b.total_offset = static_cast<double>(beside);
-  b.current_offset = beside;
-  const double ratio = new_token_ratio();
-  for (const Id id : running_) {
-    const Request& r = requests_[id];
-    b.total_offset += clipped(r.answer - r.known()) * ratio;
-  }
+  Budget b = budget();
   const bool parked = cut_ && !add_cut(b);
   while (!waiting_.empty()) {
     if (b.begun.size() >= places) full_ = true;
     if (windows_ && places == 0 && !cut_) windows_->refusal = {true, true, 0, 0};
-    if (full_) break;
+    if (full_ || held_) break;
     const Id id = waiting_.front();
     const std::size_t before = b.begun.size();
     const Outcome outcome = add_waiting(id, b);
@@ -284,6 +274,7 @@ bool SglangScheduler::schedule_prompts() {
 
 void SglangScheduler::compute_prompts(const Budget& b) {
   cut_ = b.cut;
+  most_begun_ = std::max(most_begun_, static_cast<std::uint32_t>(b.begun.size()));
   std::uint64_t tokens = 0, pages = 0;
   for (std::size_t i = 0; i < b.begun.size(); ++i) {
     const Request& r = requests_[b.begun[i]];
@@ -340,7 +331,7 @@ bool SglangScheduler::schedule() {
   merge_last();
   const bool fewer = finished_ > 0;  // their places are others' from the next step on
   if (schedule_prompts() || schedule_decodes()) return true;
-  if (windows_ && !fewer) stand_still();
+  if (windows_ && !fewer && !held_) stand_still();
   return false;
 }
 

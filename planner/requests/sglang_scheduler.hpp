@@ -47,6 +47,12 @@ struct SglangKnobs {
   std::uint32_t clip_max_new_tokens_estimation = 4096;
   std::uint32_t retract_decode_steps = 20;
   std::uint32_t swa_eviction_interval = 128;  // batches between two looks for windows to drop [R22]
+  // Of the prefill delayer [R40], under their names without prefill_delayer_ but for the first.
+  bool enable_prefill_delayer = false;
+  std::uint32_t max_delay_passes = 30;   // steps in which prompts wait for those of other groups, less 1
+  double token_usage_low_watermark = 0;  // of the KV cache, below which nobody waits; 0: none
+  double queue_min_ratio = 0;            // of those that run, for so many of whom prompts wait; 0: none
+  std::uint32_t max_delay_ms = 5000;     // that they do
   // Of a pipeline [R37].
   std::uint32_t pp_size = 1;                  // stages [the plan's]
   std::uint32_t pp_max_micro_batch_size = 0;  // of max_running_requests, in each; 0: one pp_size-th
@@ -61,6 +67,9 @@ struct SglangKnobs {
 
 /// Most that run of one micro-batch [R37]; of all where there are no stages.
 std::uint32_t running_of_batch(const SglangKnobs& knobs);
+
+/// [R40] What a replica's groups hold their prompts back by.
+DelayerKnobs delayer_of(const SglangKnobs& knobs);
 
 /// Pages of the pool of layers with windows; 0 where the model has none.
 std::uint64_t window_pages(const SglangKnobs& knobs);
@@ -93,7 +102,7 @@ std::uint64_t window_pages(const SglangKnobs& knobs);
 /// With windows [R22] each page of a text is one of two pools, of which the second is short; see
 /// SglangWindows.
 /// Not here: other policies than fcfs, drafts in trees or of other algorithms than EAGLE, layers with states,
-/// priorities, hierarchical caches, prefill delayers, `ignore_eos` without a cache.
+/// priorities, hierarchical caches, `ignore_eos` without a cache.
 class SglangScheduler : public Scheduler {
  public:
   struct Request : Scheduler::Request {
@@ -134,6 +143,8 @@ class SglangScheduler : public Scheduler {
   /// Throws UserError where a prompt that was begun finds no page: the engine ends with an error there. In
   /// stages EngineStops, also where the last that decodes in a micro-batch finds none.
   bool schedule() override;
+  PromptBid prompt_bid() override;
+  void hold_prompts(bool hold) override { held_ = hold; }
   bool decides_again() const override { return role_ == PairRole::decodes && changed_ && steps_.empty(); }
   const StepBatch& front() const override;
   const StepBatch& back() const override { return steps_.back().batch; }
@@ -205,6 +216,7 @@ class SglangScheduler : public Scheduler {
   void forget_early(Id id);
   void merge_last();
   std::size_t places_to_begin() const;
+  Budget budget() const;
   double room(const Budget& b) const;
   void charge(Budget& b, std::uint32_t tokens, std::uint32_t answer) const;
   Outcome add_waiting(Id id, Budget& b);
@@ -295,7 +307,9 @@ class SglangScheduler : public Scheduler {
   std::optional<Id> last_cut_;  // of these, of whose prompt a part was left then
   std::optional<Id> cut_;       // of its prompt a part is computed
   DecidedRing<std::vector<DecidedStep>> steps_;
-  bool full_ = false;  // nobody is tried
+  bool full_ = false;             // nobody is tried
+  bool held_ = false;             // [R40] nobody begins in the step that is decided next
+  std::uint32_t most_begun_ = 0;  // prompts of one step
   bool last_prompts_ = false, last_fewer_ = false;
   double ratio_from_;
   std::uint64_t ratio_steps_ = 0;  // that decoded since

@@ -6,6 +6,7 @@
 
 #include "hardware/machine/frameworks.hpp"
 #include "planner/engines/launchable.hpp"
+#include "planner/requests/prefill_delayer.hpp"
 #include "planner/scenario/bare_kernels.hpp"
 #include "planner/scenario/everyday.hpp"
 #include "planner/scenario/scenario_parts.hpp"
@@ -42,7 +43,26 @@ std::optional<std::string> named_at(const Reader& v, std::string_view what) {
   return std::nullopt;
 }
 
+std::shared_ptr<const EngineProfile> delaying(const EngineProfile& profile) {
+  auto out = std::make_shared<EngineProfile>(profile);
+  out->delay_passes = static_cast<int>(DelayerKnobs{}.max_delay_passes);
+  return out;
+}
+
+// [P38] The option as this engine starts with it; without a profile there is nothing to start.
+std::shared_ptr<const EngineProfile> with_delayer(std::shared_ptr<const EngineProfile> profile,
+                                                  const Reader& at) {
+  if (!at.boolean()) return profile;
+  if (!profile || !same_engine(profile->name, "sglang")) {
+    at.fault(at.path() + " is an option of SGLang (--enable-prefill-delayer)",
+             {profile ? fmt::format("{} has none like it", profile->title) : "expected name: sglang"});
+    return profile;
+  }
+  return delaying(*profile);
+}
+
 AskedEngine at_key(const Reader& v, const Catalogs& catalogs) {
+  const auto delayer = v.is_map() ? v.find("prefill_delayer") : std::nullopt;
   const auto version = v.is_map() ? v.find("version") : std::nullopt;
   const auto name = named_at(v.is_map() ? v.at("name") : v, "an engine");
   EngineName asked = engine_name(name.value_or(""));
@@ -54,7 +74,8 @@ AskedEngine at_key(const Reader& v, const Catalogs& catalogs) {
   if (v.is_map()) v.no_other_keys();
   if (!name) return {nullptr, true};
   try {
-    return {named(asked, catalogs)};
+    auto profile = named(asked, catalogs);
+    return {delayer ? with_delayer(std::move(profile), *delayer) : std::move(profile)};
   } catch (const UserError& e) {
     for (const Diagnostic& d : e.diagnostics())
       (version && d.what.starts_with("no profile") ? *version : v).fault(d.what, d.details);
@@ -67,7 +88,12 @@ AskedEngine at_key(const Reader& v, const Catalogs& catalogs) {
 AskedEngine read_engine(const Reader& root, const Catalogs& catalogs, const std::string& asked) {
   const auto v = root.find("engine");
   const AskedEngine of_file = v ? at_key(*v, catalogs) : AskedEngine{};  // whose faults are said in any case
-  return asked.empty() ? of_file : AskedEngine{named(engine_name(asked), catalogs)};
+  if (asked.empty()) return of_file;
+  auto own = named(engine_name(asked), catalogs);
+  // An option of the file's engine stays where the command line names the same engine.
+  const bool delays = of_file.profile && of_file.profile->delay_passes > 0;
+  if (!delays || !own || !same_engine(own->name, of_file.profile->name)) return AskedEngine{std::move(own)};
+  return AskedEngine{delaying(*own)};
 }
 
 void apply_engine(const EngineProfile& engine, System& system, const Catalogs& catalogs) {

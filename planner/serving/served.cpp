@@ -100,6 +100,21 @@ ServedTimes ServedTimes::spread(double share) const {
   return out;
 }
 
+ServedTimes ServedTimes::held_back(const HeldPrompts& hold) const {
+  ServedTimes out = *this;
+  out.groups = 1;
+  out.undisturbed = decode;
+  const Seconds one_more = std::max(Seconds(0), prompt - prompt_one) / (groups - 1);
+  out.prompt = prompt_one + one_more * std::max(0.0, groups * hold.present - 1);
+  out.at_once = prompt / out.prompt;
+  const Seconds cycle = decode * hold.decoding + out.prompt * hold.rounds;
+  out.token = std::max(decode, cycle / hold.tokens);  // searches take `decode` for the least [P19]
+  // The step that it finds, others' prompts, and rounds before its own.
+  out.held = decode * (hold.waited + 0.5) + out.prompt * ((hold.rounds - 1) / 2);
+  out.prompt_added = out.prompt / prompts;
+  return out;
+}
+
 namespace {
 
 // A loop that goes on, of users who all have room.
@@ -114,6 +129,11 @@ Cycle cycle_of(const EngineProfile& engine, const ServedLoad& load, const Served
   const bool mixes = engine.prefill == PrefillPolicy::mixed;
   Cycle out;
   out.burst = responses.burst();
+  if (times.token > Seconds(0)) {
+    out.tpot = times.token.value;
+    out.response = (full ? 0 : engine.host.path.value) + (times.held + times.prompt).value;
+    return out;
+  }
   if (in_step(engine, load)) {
     // All come back at once: a user decodes while those behind it are prefilled.
     out.response = out.burst - (full ? engine.host.path.value : 0);
@@ -175,27 +195,38 @@ class PackedTimes {
       : times_(times), most_(most) {}
   /// While each other attention group has prompts in a part `share` of its steps.
   ServedTimes at(double prompts, double share) {
+    return between(prompts, [share](const ServedTimes& t) { return t.spread(share); });
+  }
+  /// [P38] While groups hold prompts back for each other.
+  ServedTimes at(double prompts, const HeldPrompts& hold) {
+    return between(prompts, [&hold](const ServedTimes& t) { return t.held_back(hold); });
+  }
+  const ServedTimes& one() { return whole(1); }
+  bool of_groups() { return whole(1).groups > 1; }
+
+ private:
+  template <class Seen>
+  ServedTimes between(double prompts, Seen seen) {
     const auto low = static_cast<long long>(prompts);
-    ServedTimes t = whole(low).spread(share);
-    const ServedTimes full = whole(most_).spread(share);
-    t.alone = whole(1).spread(share).prompt;
+    ServedTimes t = seen(whole(low));
+    const ServedTimes full = seen(whole(most_));
+    t.alone = seen(whole(1)).prompt;
     t.full = full.prompt;
     t.most = static_cast<double>(most_);
     t.at_once = full.at_once;
     const double part = prompts - static_cast<double>(low);
     if (part <= 0) return t;
-    const ServedTimes high = whole(low + 1).spread(share);
+    const ServedTimes high = seen(whole(low + 1));
     const Seconds added =
         t.prompt_added * (t.prompts * (1 - part)) + high.prompt_added * (high.prompts * part);
     t.decode = t.decode * (1 - part) + high.decode * part;
     t.prompt = t.prompt * (1 - part) + high.prompt * part;
+    t.token = t.token * (1 - part) + high.token * part;
+    t.held = t.held * (1 - part) + high.held * part;
     t.prompts = prompts;
     t.prompt_added = added / prompts;
     return t;
   }
-  bool of_groups() { return whole(1).groups > 1; }
-
- private:
   const ServedTimes& whole(long long prompts) {
     const auto known = known_.find(prompts);
     return known != known_.end() ? known->second : known_.emplace(prompts, times_(prompts)).first->second;
@@ -213,10 +244,38 @@ double loaded_part(const EngineProfile& engine, double steps) {
 
 }  // namespace
 
+namespace {
+
+// [P38] Of groups that hold their prompts back. How many come while a token takes and what is served follow
+// from each other.
+PackedServing held_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
+                           PackedTimes& packed) {
+  const ServedTimes& one = packed.one();
+  const double users = std::min(load.users, std::floor(one.room));
+  PackedServing out;
+  ServedLoad endless = load;
+  endless.rounds = 0;
+  double come = users / (2 * decode_steps(load));
+  for (int i = 0; i < 60 && users >= 1; ++i) {
+    const HeldPrompts hold =
+        held_prompts({one.groups, one.steps, static_cast<double>(most), engine.delay_passes}, come);
+    out.used = packed.at(hold.together, hold);
+    out.served = steady_serving(engine, endless, out.used);
+    const double next = out.served.requests_per_s * out.served.tpot.value;
+    if (std::abs(next - come) <= 1e-5 * come) break;
+    come = (come + next) / 2;
+  }
+  if (load.rounds > 0) out.served = steady_serving(engine, load, out.used);
+  return out;
+}
+
+}  // namespace
+
 PackedServing packed_serving(const EngineProfile& engine, const ServedLoad& load, long long most,
                              const std::function<ServedTimes(long long prompts)>& times) {
   constexpr double kFew = 0.1;  // prompts in the time of a token: hardly two come together
   PackedTimes packed(times, most);
+  if (engine.delay_passes > 0 && packed.of_groups()) return held_serving(engine, load, most, packed);
   // Users in step all come at once.
   const bool at_once = in_step(engine, load), of_groups = packed.of_groups();
   double prompts = at_once ? std::clamp(load.users, 1.0, static_cast<double>(most)) : 1, share = 0;

@@ -8,6 +8,7 @@
 
 #include "hardware/cost/error_terms.hpp"
 #include "planner/engines/profile.hpp"
+#include "planner/serving/held_prompts.hpp"
 #include "sim/base/units.hpp"
 
 namespace shardline {
@@ -63,12 +64,17 @@ struct ServedTimes {
   // are longer where all groups have them at once.
   Seconds undisturbed = Seconds(0);
   double at_once = 1;
+  // [P38] Of times whose prompts are held back: of a token, prompts of others included, and how long a prompt
+  // waits until its step.
+  Seconds token = Seconds(0), held = Seconds(0);
   /// Of so many prompts, between the numbers that are known; of one where there is less.
   Seconds prompt_of(double prompts) const;
   /// [P37] What a user of one group sees while each other group has prompts in a part `share` of its steps,
   /// whatever the others do: the means of its steps. Steps of k groups with prompts are taken to rise evenly
   /// with k, from prompt_one to prompt. Of one group nothing changes.
   ServedTimes spread(double share) const;
+  /// [P38] The same where prompts of all groups are held back for each other.
+  ServedTimes held_back(const HeldPrompts& hold) const;
   /// A step that decodes while nobody has prompts.
   Seconds between() const { return undisturbed > Seconds(0) ? undisturbed : decode; }
 };

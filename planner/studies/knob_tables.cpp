@@ -71,6 +71,11 @@ const std::vector<KnobText<SglangKnobs>>& texts_of(const SglangKnobs& /*unused*/
        .idle_in_decode = true},
       {.name = "swa_full_tokens_ratio", .part = &K::swa_full_tokens_ratio},
       {.name = "swa_eviction_interval", .number = &K::swa_eviction_interval},
+      {.name = kDelayer, .idle_in_decode = true, .flag = &K::enable_prefill_delayer},
+      {.name = kDelayPasses, .number = &K::max_delay_passes, .idle_in_decode = true},
+      {.name = kLowWatermark, .idle_in_decode = true, .part = &K::token_usage_low_watermark},
+      {.name = kQueueRatio, .idle_in_decode = true, .part = &K::queue_min_ratio},
+      {.name = kDelayTime, .number = &K::max_delay_ms, .idle_in_decode = true},
       {.name = kMicroBatchSize, .number = &K::pp_max_micro_batch_size, .may_be_none = true},
       {.name = kBatchDepth, .number = &K::pp_async_batch_depth, .may_be_none = true},
       {.name = "disable_overlap_schedule", .flag = &K::disable_overlap_schedule},
@@ -207,7 +212,19 @@ std::vector<IdleKnob> idle_knobs(const VllmKnobs& knobs, const std::vector<std::
 }
 std::vector<IdleKnob> idle_knobs(const SglangKnobs& knobs, const std::vector<std::string>& given,
                                  PairRole role) {
-  return idle_of(knobs, given, role);
+  std::vector<IdleKnob> out = idle_of(knobs, given, role);
+  for (const std::string& text : given) {
+    const std::string name = knob_parts(text).name;
+    const auto same = [&](const IdleKnob& k) { return k.name == name; };
+    if (std::any_of(out.begin(), out.end(), same)) continue;
+    const bool more =
+        name == kDelayPasses || name == kLowWatermark || name == kQueueRatio || name == kDelayTime;
+    if (more && !knobs.enable_prefill_delayer)
+      out.push_back({name, fmt::format("{}=true", kDelayer)});
+    else if (name == kDelayTime && knobs.queue_min_ratio <= 0)
+      out.push_back({name, kQueueRatio});
+  }
+  return out;
 }
 std::vector<IdleKnob> idle_knobs(const TrtllmKnobs& knobs, const std::vector<std::string>& given,
                                  PairRole role) {

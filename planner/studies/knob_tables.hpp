@@ -14,6 +14,12 @@ namespace shardline {
 /// [R37] Names of options of a pipeline's micro-batches under SGLang.
 inline constexpr const char* kMicroBatchSize = "pp_max_micro_batch_size";
 inline constexpr const char* kBatchDepth = "pp_async_batch_depth";
+/// [R40] And of its prefill delayer.
+inline constexpr const char* kDelayer = "enable_prefill_delayer";
+inline constexpr const char* kDelayPasses = "prefill_delayer_max_delay_passes";
+inline constexpr const char* kLowWatermark = "prefill_delayer_token_usage_low_watermark";
+inline constexpr const char* kQueueRatio = "prefill_delayer_queue_min_ratio";
+inline constexpr const char* kDelayTime = "prefill_delayer_max_delay_ms";
 
 /// Sets those that are named, as "max_num_seqs=256", in their order. Throws UserError of names and values,
 /// and of options of a server that decodes for another where it is none.

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "planner/engines/architectures.hpp"
+#include "planner/engines/deploy.hpp"
 #include "planner/engines/launchable.hpp"
 #include "planner/layers/host_work.hpp"
 #include "planner/layers/two_batches.hpp"
@@ -65,6 +66,24 @@ void require_stages(const SglangKnobs& knobs, const Plan& plan, const std::vecto
   }
 }
 
+// server_args.py and managers/prefill_delayer.py: "To use PrefillDelayer, disable_overlap_schedule must be
+// False", which stages set themselves.
+void require_delayer(const SglangKnobs& knobs, const Case& c, const Plan& plan, PairRole role,
+                     const KnobsGiven& given) {
+  if (!knobs.enable_prefill_delayer && role == PairRole::none && holds_prompts(c, plan))
+    throw UserError(fmt::format("{} {}=false contradicts engine.prefill_delayer: true",
+                                argument_name(given.option), kDelayer));
+  if (!knobs.enable_prefill_delayer) return;
+  const std::string text = fmt::format("{} {}=true", argument_name(given.option), kDelayer);
+  if (knobs.disable_overlap_schedule)
+    throw UserError(text + ": SGLang does not start with it and disable_overlap_schedule=true");
+  if (plan.pp > 1)
+    throw UserError(fmt::format("{}: SGLang does not start with it where there are stages, as in {}", text,
+                                to_string(plan)));
+  if (role == PairRole::prefills)
+    throw UserError(text + ": on a server that computes prompts for another it is not played yet");
+}
+
 // Both pools of a model with windows, but for what is said of them.
 void split_pools(SglangKnobs& knobs, const Case& c, const Plan& plan, std::uint32_t requests,
                  long long mean_tokens) {
@@ -76,7 +95,7 @@ void split_pools(SglangKnobs& knobs, const Case& c, const Plan& plan, std::uint3
 }
 
 SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std::string>& overrides,
-                         long long mean_tokens, const KnobsGiven& given) {
+                         long long mean_tokens, PairRole role, const KnobsGiven& given) {
   SglangKnobs knobs;
   const Device& device = c.system.device;
   knobs.chunked_prefill_size = static_cast<std::uint32_t>(c.engine->tokens_of_step(device));
@@ -87,8 +106,10 @@ SglangKnobs sglang_knobs(const Case& c, const Plan& plan, const std::vector<std:
   const bool windows = has_window_pool(c);
   if (windows) knobs.swa_full_tokens_ratio = 0;
   knobs.pp_size = static_cast<std::uint32_t>(plan.pp);
+  knobs.enable_prefill_delayer = role == PairRole::none && holds_prompts(c, plan);
   set_knobs(knobs, overrides, given);
   require_stages(knobs, plan, overrides, given);
+  require_delayer(knobs, c, plan, role, given);
   if (windows)
     knobs.sliding_window = sliding_window(c);
   else
@@ -213,7 +234,8 @@ void require_play(const Case& c, const Plan& plan, bool prompts) {
 ReplicaGroups groups_of(const ServiceKnobs& knobs, const Plan& plan) {
   const auto count = static_cast<std::size_t>(plan.dp);
   if (std::holds_alternative<VllmKnobs>(knobs.of)) return {count, GroupRouting::fewest};
-  if (std::holds_alternative<SglangKnobs>(knobs.of)) return {count, GroupRouting::in_turn};
+  if (const auto* k = std::get_if<SglangKnobs>(&knobs.of))
+    return {count, GroupRouting::in_turn, 0, 0, delayer_of(*k)};
   SL_CHECK(std::holds_alternative<TrtllmKnobs>(knobs.of), "every scheduler's groups have a router");
   // One group has a queue of its own.
   return {count, count > 1 ? GroupRouting::from_queue : GroupRouting::in_turn, knobs.requests()};
@@ -252,7 +274,8 @@ ServiceKnobs service_knobs(const Case& c, const Plan& asked, const std::vector<s
   Plan plan = asked;
   plan.batch = 1;
   const KnobsGiven given{role == PairRole::decodes, option};
-  if (same_engine(c.engine->name, "sglang")) return {sglang_knobs(c, plan, overrides, mean_tokens, given)};
+  if (same_engine(c.engine->name, "sglang"))
+    return {sglang_knobs(c, plan, overrides, mean_tokens, role, given)};
   if (same_engine(c.engine->name, "trtllm")) return {trtllm_knobs(c, plan, overrides, mean_tokens, given)};
   SL_CHECK(same_engine(c.engine->name, "vllm"), "an engine whose requests are played has a scheduler");
   return {vllm_knobs(c, plan, overrides, mean_tokens, given)};

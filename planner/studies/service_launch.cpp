@@ -52,7 +52,8 @@ void put_knob(ServedOptions& out, const KnobParts& knob, const SglangKnobs& /*kn
   if (knob.value == "true") return put(out.options, dashed(knob.name));
   // No number of its own is none at all: -1 of chunks (server_args.py:680), nothing of others.
   const bool none = knob.value == "0";
-  if (none && (knob.name == "prefill_max_requests" || knob.name == kMicroBatchSize)) return;
+  constexpr std::array kUnsaid{"prefill_max_requests", kMicroBatchSize, kLowWatermark, kQueueRatio};
+  if (none && std::find(kUnsaid.begin(), kUnsaid.end(), knob.name) != kUnsaid.end()) return;
   put(out.options, dashed(knob.name), none && knob.name == "chunked_prefill_size" ? "-1" : knob.value);
 }
 

@@ -52,6 +52,8 @@ class SlowGroups {
   SlowGroups(const Schedulers& schedulers, const ReplicaGroups& rule, const StepTimes& times)
       : schedulers_(schedulers), rule_(rule), times_(times), went_(schedulers.size()) {}
 
+  std::uint64_t delays = 0;  // passes in which prompts waited
+
   /// Answers by the number of their request, in the order of coming; none where it was refused.
   std::vector<std::optional<AnsweredRequest>> play(const std::vector<TraceRequest>& requests) {
     answers_.resize(requests.size());
@@ -168,15 +170,57 @@ class SlowGroups {
   void decide() {
     while (decided_.size() < schedulers_.front()->depth()) {
       if (!queue_.empty()) deal();
+      const bool waits = rule_.delayer.enabled && !negotiate();
       std::vector<bool> works;
       bool any = false;
       for (const auto& s : schedulers_) {
         works.push_back(s->schedule());
         any = any || works.back();
       }
+      if (!any && waits && decided_.empty()) continue;
       if (!any) return;
       decided_.push_back(works);
     }
+  }
+
+  // [R40] Whether prompts may begin, as the engine's ranks find it out (prefill_delayer.py), in its order.
+  bool negotiate() {
+    std::vector<PromptBid> ranks;
+    std::size_t prefillable = 0;
+    bool forced = false;
+    PromptBid top;  // the most of any rank
+    for (const auto& s : schedulers_) {
+      const PromptBid b = s->prompt_bid();
+      ranks.push_back(b);
+      prefillable += b.prompts ? 1 : 0;
+      forced = forced || (b.prompts && b.held < rule_.delayer.token_usage_low_watermark);
+      top.running = std::max(top.running, b.running);
+      top.most = std::max(top.most, b.most);
+      top.waiting = std::max(top.waiting, b.waiting);
+    }
+    bool allow = true;
+    if (prefillable == ranks.size() && !forced) {
+      bool queue = false;
+      if (rule_.delayer.queue_min_ratio > 0 && top.running > 0) {
+        const auto least = std::min(
+            static_cast<std::uint32_t>(static_cast<double>(top.running) * rule_.delayer.queue_min_ratio),
+            top.most);
+        queue = least > 0 && top.waiting < least;
+        if (queue && passes_ > 0 && now_ - began_ >= rule_.delayer.max_delay) queue = false;
+      }
+      const bool slot = top.running + top.most > rule_.delayer.max_running_requests;
+      if (slot || queue) {
+        allow = !skipped_;
+        skipped_ = true;
+      }
+    } else if (prefillable > 0 && prefillable < ranks.size() && !forced) {
+      allow = passes_ >= rule_.delayer.max_delay_passes - 1;
+    }
+    if (!allow && passes_ == 0) began_ = now_;
+    passes_ = allow ? 0 : passes_ + 1;
+    delays += allow ? 0 : 1;
+    for (const auto& s : schedulers_) s->hold_prompts(!allow);
+    return allow;
   }
 
   Seconds time() const {
@@ -235,7 +279,9 @@ class SlowGroups {
   std::vector<TraceRequest> asked_;
   std::vector<std::size_t> queue_;                          // numbers of those in front of groups
   std::vector<std::pair<std::size_t, std::size_t>> given_;  // number, group
-  Seconds now_;
+  Seconds now_, began_;
+  std::uint32_t passes_ = 0;  // in which prompts waited, one after another
+  bool skipped_ = false;      // the first of those in which all could have begun
   std::vector<std::vector<bool>> decided_;
   std::vector<std::vector<std::size_t>> went_;  // by group and id: which request
   std::vector<std::pair<Seconds, std::size_t>> sent_;

@@ -54,6 +54,16 @@ SglangKnobs group_sglang(RandomStream& random, bool mixes) {
   return k;
 }
 
+// [R40]
+void hold_prompts(SglangKnobs& k, RandomStream& random) {
+  k.disable_overlap_schedule = false;
+  k.enable_prefill_delayer = true;
+  k.max_delay_passes = 1 + static_cast<std::uint32_t>(random.below(2) == 0 ? 29 : random.below(40));
+  k.token_usage_low_watermark = random.below(3) == 0 ? 0.3 : 0;
+  k.queue_min_ratio = random.below(2) == 0 ? 0.5 : 0;
+  k.max_delay_ms = random.below(2) == 0 ? 5000 : 100;
+}
+
 TrtllmKnobs group_trtllm(RandomStream& random) {
   TrtllmKnobs k;
   k.capacity_scheduler_policy =
@@ -88,8 +98,13 @@ Engine engine_of(std::size_t groups, GroupRouting routing, std::size_t places, c
 // The first kind is vLLM, the second SGLang, the third TensorRT-LLM.
 Engine random_engine(RandomStream& random, std::uint64_t kind, std::size_t groups, bool mixes = true) {
   if (kind % 3 == 0) return engine_of<VllmScheduler>(groups, GroupRouting::fewest, 0, group_vllm(random));
-  if (kind % 3 == 1)
-    return engine_of<SglangScheduler>(groups, GroupRouting::in_turn, 0, group_sglang(random, mixes));
+  if (kind % 3 == 1) {
+    SglangKnobs knobs = group_sglang(random, mixes);
+    if (random.below(2) == 0) hold_prompts(knobs, random);
+    Engine out = engine_of<SglangScheduler>(groups, GroupRouting::in_turn, 0, knobs);
+    out.groups.delayer = delayer_of(knobs);
+    return out;
+  }
   const TrtllmKnobs knobs = group_trtllm(random);
   return engine_of<TrtllmScheduler>(groups, GroupRouting::from_queue, knobs.max_batch_size, knobs);
 }
@@ -143,7 +158,7 @@ TEST(GroupPlay, R9RulesThatLetNobodyGoOnAreSaid) {
 TEST(GroupPlay, R10JumpsAreStepsAndTheSlowStepper) {
   const BentStepTimes bent;
   const LinearStepTimes straight({Seconds(0.01), Seconds(1e-5), Seconds(1e-7), Seconds(1e-5), Seconds(1e-9)});
-  std::uint64_t steps = 0, events = 0, preemptions = 0, found = 0, played = 0;
+  std::uint64_t steps = 0, events = 0, preemptions = 0, found = 0, played = 0, delays = 0;
   for (std::uint64_t seed = 0; seed < 1000 && !::testing::Test::HasFatalFailure(); ++seed) {
     SCOPED_TRACE(seed);
     RandomStream random(seed, "groups");
@@ -163,7 +178,9 @@ TEST(GroupPlay, R10JumpsAreStepsAndTheSlowStepper) {
       continue;
     }
     all = play_groups(requests, stepping, engine.groups, times, false);
-    slowly = SlowGroups(slow, engine.groups, times).play(requests);
+    SlowGroups slow_groups(slow, engine.groups, times);
+    slowly = slow_groups.play(requests);
+    delays += slow_groups.delays;
     expect_same(jumps, all);
     expect_nothing_held(jumping);
     std::vector<AnsweredRequest> expected;
@@ -192,6 +209,7 @@ TEST(GroupPlay, R10JumpsAreStepsAndTheSlowStepper) {
   EXPECT_GT(steps, events + events / 2);
   EXPECT_GT(preemptions, 100U);
   EXPECT_GT(found, 100'000U);
+  EXPECT_GT(delays, 10'000U);
 }
 
 // The same of drafts: who decodes beside whom is another matter than what a request's own stream says.

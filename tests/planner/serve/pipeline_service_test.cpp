@@ -213,6 +213,9 @@ TEST(PipelineService, R37RefusesByName) {
   EXPECT_THAT(refused(kTwo, "enable_mixed_chunk=true"), HasSubstr("does not start with it"));
   EXPECT_THAT(refused("tensor:tpa=8,tpf=8", "pp_async_batch_depth=1"), HasSubstr("has no stages"));
   EXPECT_EQ(refused(kTwo, "pp_async_batch_depth=1"), "");
+  EXPECT_THAT(refused(kTwo, "enable_prefill_delayer=true"),
+              HasSubstr("--knob enable_prefill_delayer=true: SGLang does not start with it where there are "
+                        "stages, as in "));
   // Settings of a plan whose knobs do not go with it are passed over by plan, which asks service_knobs().
   EXPECT_THAT(
       fault([&] { service_knobs(sglang.study, plan, {"enable_mixed_chunk=true"}, 2176); }),

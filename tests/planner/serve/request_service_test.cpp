@@ -263,6 +263,15 @@ TEST(RequestService, EveryEngineHasItsKnobs) {
   EXPECT_THAT(of_text(sglang, "max_num_seqs=7"), HasSubstr("--knob:1:1: unknown knob max_num_seqs"));
   EXPECT_THAT(of_text(sglang, "schedule_conservativeness=-1"),
               HasSubstr("expected a number from 0, found -1"));
+  EXPECT_THAT(fault([&] {
+                service_knobs(sglang.study, plan,
+                              {"enable_prefill_delayer=true", "disable_overlap_schedule=true"}, 2176);
+              }),
+              HasSubstr("enable_prefill_delayer=true: SGLang does not start with it and disable_overlap"));
+  EXPECT_THAT(fault([&] {
+                service_knobs(sglang.study, plan, {"enable_prefill_delayer=true"}, 2176, PairRole::prefills);
+              }),
+              HasSubstr("on a server that computes prompts for another it is not played yet"));
   EXPECT_THAT(of_text(trtllm, "capacity_scheduler_policy=MAX_UTILISATION"),
               HasSubstr("--knob:1:27: unknown value MAX_UTILISATION"));
   EXPECT_THAT(of_text(trtllm, "capacity_scheduler_policy=MAX_UTILISATION"),

@@ -1,21 +1,30 @@
 // [P37] The closed form of attention groups that step together, each with prompts of its own: against sums
 // over all states of the groups, against lowered steps, and against plays of every request.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "planner/engines/deploy.hpp"
 #include "planner/requests/group_times.hpp"
+#include "planner/serving/held_prompts.hpp"
 #include "planner/serving/plan_steps.hpp"
 #include "planner/serving/served_plan.hpp"
 #include "planner/studies/request_service.hpp"
+#include "planner/studies/service_knobs.hpp"
+#include "sim/base/random.hpp"
 #include "tests/planner/serve/served_line.hpp"
 
 namespace shardline {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr const char* kGroups = "dp_ep:dp=8,ep=8";
 
@@ -105,8 +114,10 @@ TEST(ServedGroups, P37StepsRiseEvenlyWithTheGroupsThatHavePrompts) {
 struct Played {
   double tpot = 0, rate = 0;
 };
-Played played(const Study& study, long long users, std::uint64_t rounds) {
+Played played(const Study& study, long long users, std::uint64_t rounds,
+              std::vector<std::string> knobs = {}) {
   ServiceQuestion q = question(study, kGroups);
+  q.knobs = std::move(knobs);
   q.input = 4096;
   q.output = 256;
   q.lengths = LengthLaw::drawn;
@@ -140,6 +151,139 @@ TEST(ServedGroups, P37ClosedFormIsTheLongLoop) {
       EXPECT_GE(apart.output_per_s_gpu / loop.rate, herds ? 1 : 0.95) << what;
     }
   }
+}
+
+// What one group sees of prompts that come to groups in turn, a number at random in each step, and wait.
+struct Counted {
+  double prompts = 0, decoding = 0, waited = 0;
+};
+Counted counted(const HoldingGroups& all, double come) {
+  RandomStream random(1, "held");
+  const int groups = static_cast<int>(all.groups);
+  Counted out;
+  double computed = 0, rounds = 0;
+  std::vector<std::vector<int>> waiting(static_cast<std::size_t>(groups));  // since when, by group
+  int next = 0, delayed = 0;
+  for (int now = 0; now < 400'000; ++now) {
+    const auto has = [](const std::vector<int>& w) { return !w.empty(); };
+    const auto some = std::count_if(waiting.begin(), waiting.end(), has);
+    const bool waits = some > 0 && some < groups && delayed + 1 < all.passes;
+    delayed = waits ? delayed + 1 : 0;
+    if (some > 0 && !waits) {
+      ++rounds;
+      for (auto& w : waiting) {
+        computed += static_cast<double>(w.size());
+        for (const int since : w) out.waited += now - since;
+        w.clear();
+      }
+    }
+    ++out.decoding;  // this step
+    const double none = std::exp(-come * groups);
+    for (double u = random.unit(); u > none; u *= random.unit())
+      waiting[static_cast<std::size_t>(next++ % groups)].push_back(now + 1);
+  }
+  return {computed / rounds / groups, out.decoding / rounds, out.waited / computed};
+}
+
+// Where prompts take no steps of others: all that is counted is how long they wait.
+TEST(ServedGroups, P38PromptsThatWaitAreCounted) {
+  for (const double groups : {2.0, 8.0, 16.0})
+    for (const int passes : {1, 10, 30})
+      for (const double come : {0.001, 0.02, 0.06, 0.2}) {
+        const HoldingGroups all{groups, 0, 100, passes};
+        const HeldPrompts form = held_prompts(all, come);
+        const Counted c = counted(all, come);
+        SCOPED_TRACE(fmt::format("{} {} {}: {:.4g} {:.4g} {:.4g}, counted {:.4g} {:.4g} {:.4g}", groups,
+                                 passes, come, form.prompts, form.decoding, form.waited, c.prompts,
+                                 c.decoding, c.waited));
+        EXPECT_NEAR(form.decoding / c.decoding, 1, 0.1);
+        EXPECT_NEAR(form.prompts / c.prompts, 1, 0.1);
+        EXPECT_NEAR(form.waited, c.waited, 0.1 * c.waited + 0.5);
+        EXPECT_NEAR(form.tokens, form.prompts / come, 1e-9 * form.tokens);
+      }
+}
+
+// Of so many in the time of a token that every step has some, more than find place in it come in rounds.
+TEST(ServedGroups, P38MoreThanHavePlaceTakeRounds) {
+  const HeldPrompts one = held_prompts({4, 2, 1, 30}, 3), all = held_prompts({4, 2, 8, 30}, 3);
+  EXPECT_NEAR(one.rounds, one.prompts, 1e-9);
+  EXPECT_EQ(one.together, 1);
+  EXPECT_EQ(all.rounds, 1);
+  EXPECT_NEAR(all.together, all.prompts, 1e-9);
+  EXPECT_GT(all.prompts, 3);
+  EXPECT_EQ(all.present, 1);
+}
+
+PlanQuestion delaying_question(const std::string& engine = "sglang") {
+  PlanQuestion q;
+  q.model = "deepseek-r1";
+  q.system = "h200-hgx";
+  q.gpus = 8;
+  q.input = 4096;
+  q.output = 512;
+  q.settings = {"engine.prefill_delayer=true"};
+  q.engine = engine;
+  return q;
+}
+
+TEST(EngineKeys, P38TheDelayerIsSglangsAndOfServersThatDoBoth) {
+  const Study study = study_of_line("sglang", delaying_question());
+  EXPECT_EQ(study.study.engine->delay_passes, 30);
+  EXPECT_EQ(study_of_groups("sglang").study.engine->delay_passes, 0);
+  const auto holds = [&](const char* plan, bool apart) {
+    Case c = study.study;
+    c.disaggregated = apart;
+    const LaunchOptions options = sglang_deployment(c, possible_plan(study, plan)).options;
+    return std::any_of(options.begin(), options.end(),
+                       [](const auto& o) { return o.name == "--enable-prefill-delayer"; });
+  };
+  EXPECT_TRUE(holds(kGroups, false));
+  EXPECT_FALSE(holds(kGroups, true));
+  EXPECT_FALSE(holds("tensor:tpa=8,ep=8", false));
+  EXPECT_THAT(fault([] { study_of_line("vllm", delaying_question("vllm")); }),
+              HasSubstr("engine.prefill_delayer is an option of SGLang"));
+  const Plan plan = possible_plan(study, kGroups);
+  const auto knobs = [&](std::vector<std::string> given, PairRole role) {
+    return std::get<SglangKnobs>(service_knobs(study.study, plan, given, 4600, role).of);
+  };
+  EXPECT_TRUE(knobs({}, PairRole::none).enable_prefill_delayer);
+  EXPECT_FALSE(knobs({}, PairRole::prefills).enable_prefill_delayer);
+  EXPECT_EQ(knobs({"prefill_delayer_max_delay_passes=7"}, PairRole::none).max_delay_passes, 7U);
+  EXPECT_THAT(fault([&] { knobs({"enable_prefill_delayer=false"}, PairRole::none); }),
+              HasSubstr("contradicts engine.prefill_delayer: true"));
+}
+
+// The same as without; and what the option takes from TPOT.
+TEST(ServedGroups, P38ClosedFormIsTheLongLoop) {
+  const Study plain = study_of_groups("sglang"), study = study_of_line("sglang", delaying_question());
+  const Plan plan = possible_plan(study, kGroups);
+  for (const long long users : {16LL, 64LL, 192LL}) {
+    const Played loop = played(study, users, 40),
+                 told = played(plain, users, 40, {"enable_prefill_delayer=true"});
+    EXPECT_EQ(loop.tpot, told.tpot);  // the scenario's key is the server's option
+    const ServedWorkload load{4096 * 9 / 10, 256 * 9 / 10, users};
+    const auto closed = [&](const Study& of) {
+      return ServedEvaluator(of.study, of.sweep().search.all_reduce).of(plan, load);
+    };
+    const ServedPlan held = closed(study), apart = closed(plain);
+    const std::string what =
+        fmt::format("{}: TPOT {:.4g} and {:.4g} ms, {:.4g} and {:.4g} tokens/s/GPU", users,
+                    1e3 * held.served.tpot.value, 1e3 * loop.tpot, held.output_per_s_gpu, loop.rate);
+    RecordProperty(fmt::format("held_{}", users), what);
+    EXPECT_NEAR(held.served.tpot.value / loop.tpot, 1, 0.06) << what;
+    EXPECT_NEAR(held.output_per_s_gpu / loop.rate, 1, 0.08) << what;
+    EXPECT_LT(held.served.tpot.value, 0.75 * apart.served.tpot.value);
+    EXPECT_GT(held.served.ttft, apart.served.ttft);
+    EXPECT_GE(held.served.tpot, held.times.between());
+  }
+  // Users of equal lengths come back together in any case, and TP has one group.
+  const ServedWorkload equal{4096, 256, 64, true};
+  const auto tpot = [&](const Study& of, const Plan& p, const ServedWorkload& load) {
+    return ServedEvaluator(of.study, of.sweep().search.all_reduce).of(p, load).served.tpot;
+  };
+  EXPECT_EQ(tpot(study, plan, equal), tpot(plain, plan, equal));
+  const Plan tensor = possible_plan(study, "tensor:tpa=8,ep=8");
+  EXPECT_EQ(tpot(study, tensor, {4096, 256, 64}), tpot(plain, tensor, {4096, 256, 64}));
 }
 
 }  // namespace
