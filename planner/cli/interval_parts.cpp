@@ -223,6 +223,20 @@ std::string capped_text(const Study& study, const std::vector<Point>& rows) {
   return capped.empty() ? "" : fmt::format("row {}: {}", fmt::join(capped, ", "), kPreempts);
 }
 
+std::string delayer_text(const Study& study, const std::vector<Point>& rows) {
+  const EngineProfile& e = *study.study.engine;
+  if (!same_engine(e.name, "sglang") || e.delay_passes > 0 || workload_of(study)->equal_lengths) return "";
+  std::vector<std::size_t> of_groups;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].plan.dp > 1) of_groups.push_back(i + 1);
+  }
+  if (of_groups.empty()) return "";
+  return fmt::format(
+      "row {}: attention groups wait for each other's prompts in every step; with --enable-prefill-delayer "
+      "they compute them together: --set engine.prefill_delayer=true",
+      fmt::join(of_groups, ", "));
+}
+
 std::string capped_plans_text(const Study& study, const std::vector<Point>& points) {
   std::vector<const Point*> capped;
   for (const Point& p : points) {

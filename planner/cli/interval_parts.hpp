@@ -44,6 +44,9 @@ extern const char* const kPromptsTogether;
 extern const char* const kPreempts;
 /// The rows that do: "row 2, 3: memory-capped: ..."; empty of none.
 std::string capped_text(const Study& study, const std::vector<Point>& rows);
+/// Rows whose attention groups an option of the engine would have hold prompts back for each other [P38];
+/// empty of none.
+std::string delayer_text(const Study& study, const std::vector<Point>& rows);
 /// The same with the plans' texts, of tables that name no rows: the first of them, and how many more.
 std::string capped_plans_text(const Study& study, const std::vector<Point>& points);
 /// Which points the interval of a TTFT is of: "by 24 points of 5 to 16 users with drawn lengths, all of

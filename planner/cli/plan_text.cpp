@@ -347,6 +347,8 @@ std::string plan_text(const PlanAnswer& a, const std::string& saved, std::size_t
       out += wrapped("costs: " + text, width, "  ");
     if (const std::string capped = served(a) ? capped_text(a.study, points_of(a)) : ""; !capped.empty())
       out += wrapped(capped, width, "  ");
+    if (const std::string delayer = served(a) ? delayer_text(a.study, points_of(a)) : ""; !delayer.empty())
+      out += wrapped(delayer, width, "  ");
     out += beside_text(a, width);
     if (a.met && a.by_copies) {
       if (const std::string open = open_rows_text(a); !open.empty()) out += wrapped(open, width, "  ");
