@@ -214,15 +214,9 @@ TEST(ServedGroups, P38MoreThanHavePlaceTakeRounds) {
   EXPECT_EQ(all.present, 1);
 }
 
-PlanQuestion delaying_question(const std::string& engine = "sglang") {
-  PlanQuestion q;
-  q.model = "deepseek-r1";
-  q.system = "h200-hgx";
-  q.gpus = 8;
-  q.input = 4096;
-  q.output = 512;
+PlanQuestion delaying_question() {
+  PlanQuestion q = question_of_groups();
   q.settings = {"engine.prefill_delayer=true"};
-  q.engine = engine;
   return q;
 }
 
@@ -240,7 +234,7 @@ TEST(EngineKeys, P38TheDelayerIsSglangsAndOfServersThatDoBoth) {
   EXPECT_TRUE(holds(kGroups, false));
   EXPECT_FALSE(holds(kGroups, true));
   EXPECT_FALSE(holds("tensor:tpa=8,ep=8", false));
-  EXPECT_THAT(fault([] { study_of_line("vllm", delaying_question("vllm")); }),
+  EXPECT_THAT(fault([] { study_of_line("vllm", delaying_question()); }),
               HasSubstr("engine.prefill_delayer is an option of SGLang"));
   const Plan plan = possible_plan(study, kGroups);
   const auto knobs = [&](std::vector<std::string> given, PairRole role) {

@@ -29,14 +29,17 @@ inline Study study_of_line(const std::string& engine = "vllm", PlanQuestion q = 
 }
 
 /// DeepSeek-R1 on eight H200, 4,096 tokens in and 512 out: plans of eight attention groups.
-inline Study study_of_groups(const std::string& engine = "vllm") {
+inline PlanQuestion question_of_groups() {
   PlanQuestion q;
   q.model = "deepseek-r1";
   q.system = "h200-hgx";
   q.gpus = 8;
   q.input = 4096;
   q.output = 512;
-  return study_of_line(engine, q);
+  return q;
+}
+inline Study study_of_groups(const std::string& engine = "vllm") {
+  return study_of_line(engine, question_of_groups());
 }
 
 /// 400 requests, one a second, on both GPUs.
