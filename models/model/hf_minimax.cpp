@@ -21,22 +21,20 @@ std::vector<bool> sparse_layers(Import& in, const std::optional<Reader>& config,
   const auto list = config ? config->find("sparse_attention_freq") : std::nullopt;
   const auto switches = list && !list->is_null() ? in.switches_at(*list) : std::nullopt;
   std::vector<bool> sparse;
+  bool agrees = true;  // up to the first that does not, which is said
   for (int i = 0; i < in.layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const bool switched = used && (!switches || (*switches)[at] == 1);
     sparse.push_back(types ? (*types)[at] == 1 : switched);
-  }
-  for (int i = 0; i < in.layers && types && config; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const bool switched = used && (!switches || (*switches)[at] == 1);
-    if (sparse[at] == switched || (used && !switches)) continue;
+    const bool said_twice = types && config && (switches || !used);
+    if (!agrees || !said_twice || sparse[at] == switched) continue;
+    agrees = false;
     const Reader item = in.root.at("layer_types").items()[at];
     item.fault(
         fmt::format("{} {} contradicts sparse_attention_config, whose {}", item.path(), item.text(),
                     used ? fmt::format("sparse_attention_freq[{}] is {}", i, switched ? 1 : 0)
                          : "use_sparse_attention is false"),
         {"expected minimax_m3_sparse where the layer chooses blocks, full_attention where it does not"});
-    break;
   }
   return sparse;
 }

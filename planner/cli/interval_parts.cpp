@@ -29,8 +29,8 @@ const char* groups_text(const EngineProfile& engine, bool equal_lengths) {
            "takes\n  from TPOT and adds to TTFT";
   if (same_engine(engine.name, "sglang"))
     return "attention groups (dp > 1) step together, each with prompts of its own: the tokens of a group "
-           "take "
-           "as\n  long as the prompts of any other; with --enable-prefill-delayer (engine.prefill_delayer: "
+           "take as\n  long as the prompts of any other; with --enable-prefill-delayer "
+           "(engine.prefill_delayer: "
            "true)\n  they wait for each other";
   return "attention groups (dp > 1) step together, each with prompts of its own: the tokens of a group take "
          "as\n  long as the prompts of any other";

@@ -37,8 +37,9 @@ struct PromptBid {
 /// use than the low watermark, nothing waits.
 ///
 /// Rule: sgl-project/sglang, python/sglang/srt/managers/prefill_delayer.py,
-/// `_negotiate_should_allow_prefill_pure`, as of pull request 23189 (April 2026), in which 0.5.14 has it; a
-/// later version bounds the second wait as the first (pull request 32880, July 2026).
+/// `_negotiate_should_allow_prefill_pure`, a stored version of unknown commit with what pull request 23189
+/// (April 2026) added, whose five options 0.5.14 has, too; that its file is the same was not read. A later
+/// version bounds the second wait as the first (pull request 32880, July 2026).
 class PrefillDelayer {
  public:
   explicit PrefillDelayer(const DelayerKnobs& knobs) : knobs_(knobs) {}
